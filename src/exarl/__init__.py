@@ -1,0 +1,58 @@
+"""EXARL: reinforcement learning whose environment is a simulation or an experiment.
+
+Nothing heavy is imported here: a name is loaded when it is first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from exarl.agents.base import ExaAgent
+    from exarl.envs.base import ExaEnv
+    from exarl.errors import ConfigError, ExarlError
+    from exarl.experiment import ExaLearner, RunResult, train
+    from exarl.names import make, register
+    from exarl.workflows.base import ExaWorkflow
+
+_PUBLIC = {
+    "ExaAgent": "exarl.agents.base",
+    "ExaEnv": "exarl.envs.base",
+    "ExaLearner": "exarl.experiment",
+    "ExaWorkflow": "exarl.workflows.base",
+    "ExarlError": "exarl.errors",
+    "ConfigError": "exarl.errors",
+    "RunResult": "exarl.experiment",
+    "make": "exarl.names",
+    "register": "exarl.names",
+    "train": "exarl.experiment",
+}
+_ROOMS = ("agents", "envs", "networks", "workflows")
+
+__all__ = [
+    "ConfigError",
+    "ExaAgent",
+    "ExaEnv",
+    "ExaLearner",
+    "ExaWorkflow",
+    "ExarlError",
+    "RunResult",
+    "make",
+    "register",
+    "train",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _PUBLIC:
+        return getattr(importlib.import_module(_PUBLIC[name]), name)
+    if name in _ROOMS:
+        return importlib.import_module(f"exarl.{name}")
+    raise AttributeError(f"module 'exarl' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, *_ROOMS, "__version__"])

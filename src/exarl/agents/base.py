@@ -1,0 +1,114 @@
+"""What every agent offers: an acting half on every actor, a learning half on the learners.
+
+The protocol, as the workflows use it::
+
+    actor:    agent = Agent(spec, config, network, seed)      learner:  the same, then
+              agent.set_weights(weights)                                agent.set_learner()
+              actions, recorded = agent.action(obs, rng)                metrics = agent.train(block)
+                                                                        weights = agent.get_weights()
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from exarl.errors import CheckpointError
+from exarl.learning.exploration import Streams
+from exarl.types import Arrays, ArraySpec, Block, EnvSpec
+
+
+class Network(Protocol):
+    """What ``exarl.networks`` builds: parameters and one forward pass over ``xp``."""
+
+    def init(self, rng: np.random.Generator) -> Arrays: ...
+
+    def apply(self, xp: Any, params: Any, observations: Any) -> Any: ...
+
+
+MakeNetwork = Callable[[int], Network]
+"""Builds the configured network with so many outputs."""
+
+
+@dataclass(frozen=True)
+class NoParameters:
+    """The configuration of a component that has no parameters of its own."""
+
+
+class ExaAgent(ABC):
+    """Base of all agents. A subclass implements the abstract methods; the rest has defaults.
+
+    ``Config`` is the frozen dataclass of its parameters, ``action_kind`` the action space it needs
+    ("discrete" or "continuous"; other spaces are mapped to it where that is possible).
+    """
+
+    Config: type = NoParameters
+    action_kind: str = "discrete"
+    recorded: Mapping[str, ArraySpec] = {}
+    """What ``action`` records beside each action, and the learner finds in the block."""
+    metrics: tuple[str, ...] = ()
+    """Names of what ``train`` reports, as columns of progress.csv."""
+
+    def __init__(self, spec: EnvSpec, config: Any, network: MakeNetwork, seed: int) -> None:
+        self.spec = spec
+        self.config = config
+        self.seed = seed
+
+    # -- acting ---------------------------------------------------------------------------------
+
+    @abstractmethod
+    def action(self, observations: np.ndarray, rng: Streams | None = None) -> tuple[Any, Arrays]:
+        """Actions [B] for observations [B, ...], and what is ``recorded`` with them.
+
+        ``rng`` explores, with one stream an environment; None means the greedy policy.
+        """
+
+    @abstractmethod
+    def set_weights(self, weights: np.ndarray) -> None:
+        """Act from now on with this flat float32 vector."""
+
+    # -- learning -------------------------------------------------------------------------------
+
+    @abstractmethod
+    def set_learner(self) -> None:
+        """Build the learning half here. Only learners call this; it may import JAX."""
+
+    @abstractmethod
+    def train(self, block: Block) -> dict[str, float]:
+        """Learn from a block; the terms of the loss, and ``updates`` = how many were made."""
+
+    @abstractmethod
+    def get_weights(self) -> np.ndarray:
+        """All that acting needs, as one flat float32 vector."""
+
+    # -- keeping --------------------------------------------------------------------------------
+
+    def state(self) -> tuple[Arrays, dict[str, Any]]:
+        """Everything training needs to continue: named arrays, and plain numbers for JSON."""
+        return {"weights": self.get_weights()}, {}
+
+    def restore(self, arrays: Arrays, numbers: dict[str, Any]) -> None:
+        """Take over what ``state`` gave."""
+        self.set_weights(arrays["weights"])
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the weights to a ``.safetensors`` file."""
+        from safetensors.numpy import save_file
+
+        save_file({"weights": self.get_weights()}, str(path))
+
+    def load(self, path: str | os.PathLike[str]) -> None:
+        """Act with the weights that ``save`` wrote."""
+        from safetensors import SafetensorError
+        from safetensors.numpy import load_file
+
+        try:
+            self.set_weights(load_file(str(Path(path)))["weights"])
+        except (OSError, SafetensorError, KeyError, ValueError) as error:
+            raise CheckpointError(f"cannot load weights from {path}: {error}") from error

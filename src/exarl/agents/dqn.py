@@ -1,0 +1,210 @@
+"""Deep Q-network: double, dueling and n-step, with soft or periodic target.
+
+Mnih et al., Nature 518 (2015); van Hasselt et al. (arXiv 1509.06461); Wang et al. (arXiv 1511.06581).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from exarl.agents.base import ExaAgent, MakeNetwork
+from exarl.config import param
+from exarl.errors import ConfigError
+from exarl.learning import losses
+from exarl.learning.exploration import (
+    LEARNER,
+    Streams,
+    epsilon_at,
+    epsilon_greedy,
+    generator,
+    json_state,
+    restore_state,
+)
+from exarl.learning.returns import n_step_returns
+from exarl.networks import ParamLayout
+from exarl.replay import UniformReplay
+from exarl.types import Arrays, Block, EnvSpec
+
+
+@dataclass(frozen=True)
+class DQNConfig:
+    """Parameters of the deep Q-network."""
+
+    gamma: float = param(0.99, "discount factor", ge=0, le=1)
+    learning_rate: float = param(1e-3, "step size of the optimiser", gt=0)
+    batch_size: int = param(64, "transitions in an update", ge=1)
+    updates_per_step: float = param(
+        1.0, "updates per environment step, rounded to whole updates a block", gt=0
+    )
+    learning_starts: int = param(1000, "environment steps before the first update", ge=0)
+    replay_capacity: int = param(50_000, "transitions kept", ge=1)
+
+    epsilon: float = param(1.0, "exploration at the start", ge=0, le=1)
+    epsilon_min: float = param(0.05, "exploration at the end", ge=0, le=1)
+    epsilon_decay: float = param(0.9995, "factor on epsilon at each environment step", gt=0, le=1)
+    epsilon_steps: int = param(
+        0, "if not 0: epsilon falls linearly over so many environment steps instead", ge=0
+    )
+
+    double: bool = param(True, "the online network chooses the action that the target rates")
+    dueling: bool = param(False, "separate value and advantage outputs")
+    n_step: int = param(1, "rewards summed before the target bootstraps", ge=1)
+    tau: float = param(0.005, "soft target update after each update; 0: periodic copy", ge=0, le=1)
+    target_update_interval: int = param(500, "updates between copies when tau is 0", ge=1)
+    loss: Literal["huber", "mse"] = param("huber", "loss on the temporal-difference error")
+    optimizer: Literal["adam", "adamw", "rmsprop", "sgd", "nadam", "radam", "lion", "adabelief"] = (
+        param("adam", "optimiser, by its name in optax")
+    )
+    max_grad_norm: float | None = param(10.0, "clip the gradient's norm; null: do not", gt=0)
+    nactions: int = param(5, "bins a dimension when the action space is continuous", ge=2)
+
+
+class DQN(ExaAgent):
+    """Value-based control of discrete actions (a Box space is discretised, see ``nactions``)."""
+
+    Config = DQNConfig
+    action_kind = "discrete"
+    metrics = ("loss", "q_mean", "td_error", "epsilon")
+
+    def __init__(self, spec: EnvSpec, config: DQNConfig, network: MakeNetwork, seed: int) -> None:
+        super().__init__(spec, config, network, seed)
+        if spec.n_actions is None:
+            raise ConfigError(f"DQN-v0 needs discrete actions; {spec.env_id} has continuous ones")
+        self._network = network(spec.n_actions + config.dueling)
+        params = self._network.init(generator(seed, LEARNER, 0))
+        self._layout = ParamLayout.of({**params, "epsilon": np.float32(0)})
+        self.set_weights(self._layout.pack({**params, "epsilon": config.epsilon}))
+
+    # -- acting ---------------------------------------------------------------------------------
+
+    def q_values(self, xp: Any, params: Any, observations: Any) -> Any:
+        """[N, A]"""
+        outputs = self._network.apply(xp, params, observations)
+        return losses.dueling(xp, outputs) if self.config.dueling else outputs
+
+    def action(
+        self, observations: np.ndarray, rng: Streams | None = None
+    ) -> tuple[np.ndarray, Arrays]:
+        q_values = self.q_values(np, self._params, observations)
+        if rng is None:
+            return q_values.argmax(-1), {}
+        return epsilon_greedy(q_values, self._epsilon, rng.uniform(2)), {}
+
+    def set_weights(self, weights: np.ndarray) -> None:
+        self._params = self._layout.unpack(weights)
+        self._epsilon = float(self._params["epsilon"])
+
+    # -- learning -------------------------------------------------------------------------------
+
+    def targets(self, xp: Any, params: Any, target: Any, batch: Any) -> Any:
+        """Bellman targets [N]."""
+        q_t_value = self.q_values(xp, target, batch["next_observation"])  # [N, A]
+        q_t_selector = (
+            self.q_values(xp, params, batch["next_observation"])
+            if self.config.double
+            else q_t_value
+        )
+        return losses.q_targets(xp, batch["reward"], batch["discount"], q_t_value, q_t_selector)
+
+    def loss(self, xp: Any, params: Any, batch: Any, targets: Any) -> tuple[Any, Any]:
+        """Mean loss on the TD errors of a batch, and the metrics of it."""
+        q_tm1 = self.q_values(xp, params, batch["observation"])  # [N, A]
+        errors = targets - losses.select(xp, q_tm1, batch["action"])  # [N]
+        penalty = losses.huber if self.config.loss == "huber" else losses.squared
+        value = penalty(xp, errors).mean()
+        return value, {"loss": value, "q_mean": q_tm1.mean(), "td_error": xp.abs(errors).mean()}
+
+    def set_learner(self) -> None:
+        from exarl.agents import compiled
+
+        cfg = self.config
+        optimiser = compiled.optimizer(cfg.optimizer, cfg.learning_rate, cfg.max_grad_norm)
+        descend = compiled.descend(
+            lambda params, *data: self.loss(compiled.jnp, params, *data), optimiser
+        )
+
+        def update(state: Any, batch: Any) -> tuple[Any, Any]:
+            targets = self.targets(compiled.jnp, state["params"], state["target"], batch)
+            params, opt, metrics = descend(state["params"], state["opt"], batch, targets)
+            count = state["count"] + 1
+            rate = cfg.tau if cfg.tau else 1.0 * (count % cfg.target_update_interval == 0)
+            target = {k: v + rate * (params[k] - v) for k, v in state["target"].items()}
+            return {"params": params, "target": target, "opt": opt, "count": count}, metrics
+
+        params = {name: self._params[name] for name in self._params if name != "epsilon"}
+        self._learned = compiled.to_device(
+            {
+                "params": params,
+                "target": params,
+                "opt": optimiser.init(params),
+                "count": np.int32(0),
+            }
+        )
+        self._update = compiled.scanned(update)
+        self._replay = UniformReplay(cfg.replay_capacity)
+        self._rng = generator(self.seed, LEARNER, 1)
+        self._steps = 0
+
+    def train(self, block: Block) -> dict[str, float]:
+        self._replay.add(self.transitions(block))
+        self._steps += block.steps
+        if self._steps < max(self.config.learning_starts, 1):
+            return {"updates": 0, "epsilon": self._epsilon_now()}
+        updates = max(1, round(block.steps * self.config.updates_per_step))
+        batches = self._replay.sample(self._rng, updates, self.config.batch_size)
+        self._learned, metrics = self._update(self._learned, batches)
+        learned = {name: float(value) for name, value in metrics.items()}
+        return {"updates": updates, "epsilon": self._epsilon_now(), **learned}
+
+    def transitions(self, block: Block) -> Arrays:
+        """The block as independent transitions, [T * B] of each array."""
+        returns, discounts, last = n_step_returns(
+            np,
+            block.rewards,
+            block.terminated,
+            block.truncated,
+            self.config.gamma,
+            self.config.n_step,
+        )
+        following = block.next_observations()
+        if self.config.n_step > 1:
+            following = following[last, np.arange(last.shape[1])]
+        arrays = {
+            "observation": block.observations[:-1],
+            "action": block.actions,
+            "reward": returns,
+            "discount": discounts,
+            "next_observation": following,
+        }
+        return {name: array.reshape(-1, *array.shape[2:]) for name, array in arrays.items()}
+
+    def get_weights(self) -> np.ndarray:
+        return self._layout.pack({**self._learned["params"], "epsilon": self._epsilon_now()})
+
+    def _epsilon_now(self) -> float:
+        cfg = self.config
+        return epsilon_at(
+            self._steps, cfg.epsilon, cfg.epsilon_min, cfg.epsilon_decay, cfg.epsilon_steps
+        )
+
+    # -- keeping --------------------------------------------------------------------------------
+
+    def state(self) -> tuple[Arrays, dict[str, Any]]:
+        from exarl.agents import compiled
+
+        replay = {f"replay/{name}": array for name, array in self._replay.state().items()}
+        arrays = {"weights": self.get_weights(), **compiled.to_arrays(self._learned, "learned")}
+        return {**arrays, **replay}, {"steps": self._steps, "rng": json_state(self._rng)}
+
+    def restore(self, arrays: Arrays, numbers: dict[str, Any]) -> None:
+        from exarl.agents import compiled
+
+        self._learned = compiled.from_arrays(self._learned, arrays, "learned")
+        self._replay.restore(
+            {n.removeprefix("replay/"): a for n, a in arrays.items() if n.startswith("replay/")}
+        )
+        self._steps = numbers["steps"]
+        restore_state(self._rng, numbers["rng"])

@@ -1,0 +1,24 @@
+"""Configuration: documented fields, layered loading, one frozen result."""
+
+from exarl.config.layers import FAMILIES, Source, parse_flags, read_source
+from exarl.config.learner import LearnerConfig
+from exarl.config.resolve import Configuration, load, resolve, stored_source
+from exarl.config.schema import Parameter, Schema, param, schema_of, schema_of_signature, type_name
+
+__all__ = [
+    "FAMILIES",
+    "Configuration",
+    "LearnerConfig",
+    "Parameter",
+    "Schema",
+    "Source",
+    "load",
+    "param",
+    "parse_flags",
+    "read_source",
+    "resolve",
+    "schema_of",
+    "schema_of_signature",
+    "stored_source",
+    "type_name",
+]

@@ -1,0 +1,104 @@
+"""Where values come from: packaged defaults, the user's and the project's files, the command line.
+
+A folder of configuration has the predecessor's layout::
+
+    learner_cfg.json   agent_cfg/<id>.json   model_cfg/<id>.json   env_cfg/<id>.json
+    workflow_cfg/<id>.json   tuned/<agent>/<env>.json (what suits this pair)
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from exarl.errors import ConfigError
+
+FAMILIES = ("learner", "agent", "model", "workflow", "env")
+
+
+@dataclass(frozen=True)
+class Source:
+    """Some values and where they came from.
+
+    ``family`` None means that keys may belong to any family; ``text`` that values are words typed
+    by a user rather than JSON.
+    """
+
+    values: Mapping[str, Any]
+    origin: str
+    family: str | None = None
+    text: bool = False
+
+
+def folder_sources(folder: Path, ids: Mapping[str, str]) -> list[Source]:
+    """The sources found in a configuration folder for the chosen ``ids`` (family -> id)."""
+    names: list[tuple[str, str | None]] = [("learner_cfg.json", None)]
+    names += [
+        (f"{family}_cfg/{ids[family]}.json", family) for family in FAMILIES[1:] if family in ids
+    ]
+    names.append((f"tuned/{ids.get('agent')}/{ids.get('env')}.json", None))
+    paths = [(folder / name, family) for name, family in names]
+    return [read_source(path, family) for path, family in paths if path.is_file()]
+
+
+def layer_folders(project: Path | None) -> list[Path]:
+    """Configuration folders, weakest first; ``project`` replaces ``./exarl/config``."""
+    packaged = Path(str(files("exarl.config") / "defaults"))
+    return [packaged, Path.home() / ".exarl/config", project or Path("exarl/config")]
+
+
+def read_source(path: Path, family: str | None = None) -> Source:
+    """One JSON file, with nested families (``{"agent": {"epsilon": 1}}``) spelt as dotted keys."""
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not a text file in UTF-8") from error
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"{path}:{error.lineno}: not JSON: {error.msg}") from error
+    except RecursionError as error:
+        raise ConfigError(f"{path} is nested too deeply") from error
+    if not isinstance(values, dict):
+        raise ConfigError(f"{path} must hold a JSON object, not {type(values).__name__}")
+    return Source(values if family else _dotted(values), str(path), family)
+
+
+def parse_flags(words: Sequence[str]) -> dict[str, str]:
+    """``--key value``, ``--key=value`` and a bare ``--key`` (true) as a mapping.
+
+    Keys may be spelt with ``-`` or ``_``. Anything else raises ConfigError.
+    """
+    flags: dict[str, str] = {}
+    position = 0
+    while position < len(words):
+        word = words[position]
+        if not word.startswith("--") or len(word) == 2:
+            raise ConfigError(
+                f"unexpected '{word}' on the command line; parameters are --key value"
+            )
+        key, equals, value = word[2:].partition("=")
+        position += 1
+        if not equals:
+            following = words[position : position + 1]
+            if following and not following[0].startswith("--"):
+                value = following[0]
+                position += 1
+            else:
+                value = "true"
+        flags[key.replace("-", "_")] = value
+    return flags
+
+
+def _dotted(values: Mapping[str, Any]) -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        if key in FAMILIES and isinstance(value, Mapping):
+            flat |= {f"{key}.{inner}": item for inner, item in value.items()}
+        else:
+            flat[key] = value
+    return flat

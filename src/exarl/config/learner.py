@@ -1,0 +1,70 @@
+"""The parameters of the run itself; each component documents its own beside its code."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from exarl.config.schema import param
+from exarl.errors import ConfigError
+
+LEVELS = ("debug", "info", "warning", "error")
+
+
+@dataclass(frozen=True)
+class LearnerConfig:
+    """What to run, how long, on how many ranks, and what to keep of it."""
+
+    agent: str = param("DQN-v0", "agent id, see 'exarl list agents'")
+    env: str = param("CartPole-v1", "Gymnasium environment id, see 'exarl list envs'")
+    workflow: str = param("sync", "how experience reaches the learner, see 'exarl list workflows'")
+    model_type: str = param("MLP", "network of the agent, see 'exarl list models'")
+
+    total_steps: int | None = param(None, "stop after so many environment steps", ge=1)
+    n_episodes: int | None = param(None, "stop after so many episodes", ge=1)
+    wall_time: float | None = param(None, "stop after so many seconds", gt=0)
+    target_reward: float | None = param(
+        None, "stop when the mean return of the last reward_window episodes reaches this"
+    )
+    n_steps: int | None = param(
+        None, "cut episodes after so many steps; null: the environment's own limit", ge=1
+    )
+    reward_window: int = param(100, "episodes that the reported mean return looks back", ge=1)
+
+    seed: int = param(0, "every random stream of the run follows from it", ge=0, le=2**63 - 1)
+    envs_per_actor: int = param(1, "environments stepped by each actor", ge=1)
+    block_steps: int = param(32, "steps of each environment in one block of experience", ge=1)
+    learner_procs: int = param(1, "ranks that learn", ge=1)
+    process_per_env: int = param(1, "ranks that step one environment together", ge=1)
+    action_type: Literal["variable", "fixed"] = param("variable", "variable: the policy chooses")
+
+    output_dir: str = param("./results_dir/", "folder that holds the run directories")
+    run_dir: str | None = param(
+        None, "use exactly this run directory; an unfinished run found there is continued"
+    )
+    checkpoint_interval: float = param(60.0, "seconds between checkpoints; 0: every block", ge=0)
+    keep_checkpoints: int = param(3, "how many of the newest checkpoints are kept", ge=1)
+    log_level: int | str | list[int] = param(
+        "info", "debug | info | warning | error, or 0..3; the seed's pair [3, 3] is accepted"
+    )
+    profile: Literal["none", "trace", "cprofile"] = param(
+        "none", "trace: a Chrome trace with a track a rank; cprofile: a profile a rank"
+    )
+
+    def __post_init__(self) -> None:
+        self.log_level_name()
+        if self.action_type == "fixed":
+            raise ConfigError(
+                "action_type 'fixed' is planned but not in this version of EXARL (use 'variable')"
+            )
+
+    def log_level_name(self) -> str:
+        """``log_level`` as a word. Of the predecessor's pair the first number is ours."""
+        level = self.log_level[0] if isinstance(self.log_level, list) else self.log_level
+        if level in LEVELS:
+            return str(level)
+        if isinstance(level, int) and 0 <= level < len(LEVELS):
+            return LEVELS[level]
+        raise ConfigError(
+            f"log_level is one of {', '.join(LEVELS)} or 0..3, not {self.log_level!r}"
+        )

@@ -1,0 +1,148 @@
+"""From layers of values to one frozen, validated configuration in which every value has an origin."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from exarl.config.layers import FAMILIES, Source, folder_sources, layer_folders, read_source
+from exarl.config.learner import LearnerConfig
+from exarl.config.schema import Parameter, Schema, check, schema_of
+from exarl.errors import ConfigError, did_you_mean
+
+Lookup = Callable[[str, str], tuple[Schema, bool]]
+"""(family, id) -> the component's parameters, and whether it takes others as well."""
+
+SELECTORS = {"agent": "agent", "env": "env", "workflow": "workflow", "model": "model_type"}
+DEFAULT_TOTAL_STEPS = 100_000
+
+C = TypeVar("C")
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """A resolved run: the learner's parameters, each component's values, and their origins."""
+
+    learner: LearnerConfig
+    values: Mapping[str, Mapping[str, Any]]
+    origins: Mapping[str, str]
+
+    def build(self, family: str, kind: type[C]) -> C:
+        """The parameters of one family as the component's own dataclass."""
+        return kind(**self.values[family])
+
+    def to_json(self) -> dict[str, Any]:
+        return {**{f: dict(self.values[f]) for f in FAMILIES}, "origins": dict(self.origins)}
+
+    def to_source(self, origin: str) -> Source:
+        """All values as one source, so that a stored run can be resolved again."""
+        return stored_source(self.to_json(), origin)
+
+
+def stored_source(data: Mapping[str, Any], origin: str) -> Source:
+    """The source behind a run's ``config.json``."""
+    values = {f"{f}.{key}": value for f in FAMILIES for key, value in data.get(f, {}).items()}
+    return Source(values, origin)
+
+
+def load(
+    lookup: Lookup, explicit: Sequence[Source] = (), *, config: Path | None = None
+) -> Configuration:
+    """Resolve the packaged, user and project layers, then ``config`` (a file or a folder of files
+    that takes the project's place), then the ``explicit`` sources."""
+    if config is not None and not config.exists():
+        raise ConfigError(f"cannot read {config}: no such file or folder")
+    is_folder = config is not None and config.is_dir()
+    folders = layer_folders(config if is_folder else None)
+    if config is not None and not is_folder:
+        folders.pop()
+        explicit = [read_source(config), *explicit]
+    ids = _select([*(s for f in folders for s in folder_sources(f, {})), *explicit])
+    return resolve(lookup, [*(s for f in folders for s in folder_sources(f, ids)), *explicit])
+
+
+def resolve(lookup: Lookup, sources: Sequence[Source]) -> Configuration:
+    """Check every value of every source, later sources winning, and freeze the result."""
+    ids = _select(sources)
+    origins: dict[str, str] = {}
+    for source in sources:
+        origins |= {f"learner.{k.removeprefix('learner.')}": source.origin for k in source.values}
+    schemas, open_ended = _schemas(lookup, ids, origins)
+    values: dict[str, dict[str, Any]] = {
+        family: {name: p.default for name, p in schema.items() if not p.required}
+        for family, schema in schemas.items()
+    }
+    origins = {f"{f}.{name}": "default" for f in FAMILIES for name in values[f]}
+    for source in sources:
+        for key, value in source.values.items():
+            parameter, family = _find(key, source, schemas, open_ended)
+            values[family][parameter.name] = check(
+                parameter, value, source.origin, text=source.text
+            )
+            origins[f"{family}.{parameter.name}"] = source.origin
+    for family, schema in schemas.items():
+        missing = [name for name in schema if name not in values[family]]
+        if missing:
+            raise ConfigError(f"{family} '{ids.get(family)}' needs a value for '{missing[0]}'")
+    _default_stop(values["learner"], origins)
+    return Configuration(LearnerConfig(**values["learner"]), values, origins)
+
+
+def _select(sources: Sequence[Source]) -> dict[str, str]:
+    """Which agent, environment, workflow and model the sources ask for (family -> id)."""
+    learner = schema_of(LearnerConfig)
+    ids = {family: learner[key].default for family, key in SELECTORS.items()}
+    for source in sources:
+        for family, key in SELECTORS.items():
+            for spelling in (key, f"learner.{key}"):
+                if spelling in source.values and source.family in (None, "learner"):
+                    ids[family] = check(learner[key], source.values[spelling], source.origin)
+    return ids
+
+
+def _schemas(
+    lookup: Lookup, ids: Mapping[str, str], origins: Mapping[str, str]
+) -> tuple[dict[str, Schema], set[str]]:
+    schemas: dict[str, Schema] = {"learner": schema_of(LearnerConfig)}
+    open_ended: set[str] = set()
+    for family in FAMILIES[1:]:
+        try:
+            schemas[family], others = lookup(family, ids[family])
+        except ConfigError as error:
+            origin = origins.get(f"learner.{SELECTORS[family]}")
+            raise ConfigError(f"{error} ({origin})" if origin else str(error)) from error
+        if others:
+            open_ended.add(family)
+    return schemas, open_ended
+
+
+def _find(
+    key: str, source: Source, schemas: Mapping[str, Schema], open_ended: set[str]
+) -> tuple[Parameter, str]:
+    """The parameter a key means: ``family.name``, or the first family that has the name."""
+    family, dot, name = key.partition(".")
+    if dot and family not in FAMILIES:
+        hint = did_you_mean(family, FAMILIES) or f" (families: {', '.join(FAMILIES)})"
+        raise ConfigError(f"unknown family '{family}' in '{key}' ({source.origin}){hint}")
+    if dot:
+        candidates = [family]
+    else:
+        candidates, name = [source.family] if source.family else list(FAMILIES), key
+    for family in candidates:
+        if name in schemas[family]:
+            return schemas[family][name], family
+    if "env" in candidates and "env" in open_ended and (dot or source.family == "env"):
+        return Parameter(name, Any, dataclasses.MISSING), "env"
+    known = {n for f in candidates for n in schemas[f]}
+    hint = did_you_mean(name, known)
+    raise ConfigError(f"unknown parameter '{key}' ({source.origin}){hint}")
+
+
+def _default_stop(learner: dict[str, Any], origins: dict[str, str]) -> None:
+    stops = ("total_steps", "n_episodes", "wall_time", "target_reward")
+    if all(learner[name] is None for name in stops):
+        learner["total_steps"] = DEFAULT_TOTAL_STEPS
+        origins["learner.total_steps"] = "default, since no other stop was given"

@@ -1,0 +1,36 @@
+"""The optional base class for environments that want more than Gymnasium offers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+
+from exarl.types import Arrays
+
+
+class ExaEnv(gymnasium.Env[Any, Any]):
+    """A Gymnasium environment that may span several MPI ranks and may be saved while it runs.
+
+    Whatever subclass asks for ``comm`` in its constructor receives the communicator of its
+    environment group (None without MPI): every rank of the group makes the environment and takes
+    part in each ``reset`` and ``step`` with the same arguments; what rank 0 returns is used.
+
+    ``get_state`` and ``set_state`` let a checkpoint keep a running episode. Without them EXARL plays
+    the episode again from its seed and actions, which a slow simulation will want to avoid.
+    """
+
+    def get_state(self) -> Arrays:
+        """All that ``set_state`` needs to continue this episode, as named arrays."""
+        raise NotImplementedError
+
+    def set_state(self, state: Arrays) -> None:
+        """Continue the episode that ``get_state`` described; called after a ``reset``."""
+        raise NotImplementedError
+
+
+def can_snapshot(env: gymnasium.Env[Any, Any]) -> bool:
+    """Whether this environment offers ``get_state``/``set_state`` of its own."""
+    bare = type(env.unwrapped)
+    own = getattr(bare, "get_state", None), getattr(bare, "set_state", None)
+    return None not in own and own != (ExaEnv.get_state, ExaEnv.set_state)

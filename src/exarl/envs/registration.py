@@ -1,0 +1,114 @@
+"""Names of environments: Gymnasium's registry, EXARL's own entries, and their parameters."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+import gymnasium
+from gymnasium.envs.registration import EnvSpec as GymSpec
+from gymnasium.envs.registration import load_env_creator
+
+from exarl.config import Schema, schema_of_signature
+from exarl.errors import ConfigError, did_you_mean
+
+BUILTIN: dict[str, tuple[str, int | None]] = {
+    "ExaCartPole-v1": ("exarl.envs.cartpole:ExaCartPole", 500),
+}
+"""id -> (entry point, limit on an episode's steps)"""
+
+PLANNED = (
+    "ExaCH-v0",
+    "ExaCH3D-v0",
+    "ExaBoosterDiscrete-v0",
+    "ExaCovid-v0",
+    "ExaWaterClusterDiscrete-v0",
+    "ExaTetris-v0",
+    "ExaLatency-v0",
+)
+
+
+def register_all() -> None:
+    """Enter EXARL's environments into Gymnasium's registry (also its plug-in hook)."""
+    for id, (entry_point, limit) in BUILTIN.items():
+        if id not in gymnasium.registry:
+            gymnasium.register(id=id, entry_point=entry_point, max_episode_steps=limit)
+
+
+def register(id: str, entry_point: str | Callable[..., Any], **options: Any) -> None:
+    """Register an environment with Gymnasium; the options are Gymnasium's."""
+    gymnasium.register(id=id, entry_point=entry_point, **options)
+
+
+def env_ids() -> list[str]:
+    """Every registered environment id, EXARL's first."""
+    register_all()
+    known = sorted(gymnasium.registry)
+    return sorted(known, key=lambda id: (id not in BUILTIN, id))
+
+
+def find_spec(id: str) -> GymSpec:
+    """Gymnasium's entry for ``id``; ConfigError with the nearest id when there is none."""
+    register_all()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a word on outdated versions is not an error here
+            return gymnasium.spec(id)
+    except (gymnasium.error.Error, ModuleNotFoundError) as error:
+        if id in PLANNED:
+            message = f"environment '{id}' is planned but not in this version of EXARL"
+        else:
+            message = f"unknown environment '{id}'"
+        hint = did_you_mean(id, gymnasium.registry) or "; see 'exarl list envs'"
+        if isinstance(error, ModuleNotFoundError):
+            message, hint = f"environment '{id}' needs a package that is missing: {error}", ""
+        raise ConfigError(message + hint) from error
+
+
+def creator_of(spec: GymSpec) -> Callable[..., Any]:
+    """What Gymnasium will call to make this environment; ConfigError when it cannot be imported."""
+    creator: Any = spec.entry_point
+    try:
+        if isinstance(creator, str):
+            creator = load_env_creator(creator)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(f"environment '{spec.id}' cannot be imported: {error}") from error
+    if creator is None:
+        raise ConfigError(f"environment '{spec.id}' has no entry point")
+    return cast("Callable[..., Any]", creator)
+
+
+def describe_env(id: str) -> tuple[Schema, bool]:
+    """The parameters of the environment's constructor, and whether it takes others as well."""
+    spec = find_spec(id)
+    return schema_of_signature(
+        creator_of(spec), dict(spec.kwargs), leave_out=("self", "comm", "render_mode")
+    )
+
+
+def make_env(
+    id: str, kwargs: Mapping[str, Any], *, comm: Any = None, render_mode: str | None = None
+) -> tuple[gymnasium.Env[Any, Any], int | None]:
+    """The environment without a time limit, and the limit its registration asks for.
+
+    The rollout cuts episodes itself, so that a limit can be changed and an episode be restored.
+    ``comm`` is handed on when the constructor asks for it.
+    """
+    spec = find_spec(id)
+    extra: dict[str, Any] = {}
+    if render_mode is not None:
+        extra["render_mode"] = render_mode
+    if "comm" in inspect.signature(creator_of(spec)).parameters:
+        extra["comm"] = comm
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            warnings.filterwarnings("ignore", message=".*out of date.*")
+            env = gymnasium.make(
+                id, max_episode_steps=-1, disable_env_checker=True, **dict(kwargs), **extra
+            )
+    except (gymnasium.error.Error, TypeError, ValueError, ImportError) as error:
+        raise ConfigError(f"environment '{id}' cannot be made: {error}") from error
+    return env, spec.max_episode_steps

@@ -1,0 +1,103 @@
+"""From any Gymnasium space to the arrays that agents and blocks are made of, and back."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from exarl.errors import ConfigError
+from exarl.types import ArraySpec, EnvSpec
+
+MAX_COMBINATIONS = 10_000
+
+
+@dataclass(frozen=True)
+class SpaceAdapter:
+    """An environment's spaces as arrays: ``encode`` observations, ``decode`` actions."""
+
+    spec: EnvSpec
+    encode: Callable[[Any], Any]
+    decode: Callable[[Any], Any]
+
+
+def adapt(
+    env_id: str,
+    observation_space: spaces.Space[Any],
+    action_space: spaces.Space[Any],
+    *,
+    action_kind: str,
+    nactions: int,
+    max_episode_steps: int | None,
+) -> SpaceAdapter:
+    """The adapter of one environment for an agent that needs ``action_kind`` actions.
+
+    Box observations keep their shape (uint8 stays uint8, the rest becomes float32); every other
+    space is flattened as Gymnasium does it, discrete parts as one-hot vectors.
+    """
+    observation, encode = _observations(env_id, observation_space)
+    if action_kind == "discrete":
+        count, decode = _discrete_actions(env_id, action_space, nactions)
+        spec = EnvSpec(
+            env_id, observation, ArraySpec((), "int64"), count, max_episode_steps=max_episode_steps
+        )
+        return SpaceAdapter(spec, encode, decode)
+    if not isinstance(action_space, spaces.Box):
+        raise ConfigError(f"the agent needs continuous actions; {env_id} has {action_space}")
+    spec = EnvSpec(
+        env_id,
+        observation,
+        ArraySpec(action_space.shape, "float32"),
+        None,
+        tuple(np.ravel(action_space.low).tolist()),
+        tuple(np.ravel(action_space.high).tolist()),
+        max_episode_steps,
+    )
+    return SpaceAdapter(spec, encode, lambda action: action.astype(action_space.dtype))
+
+
+def _observations(env_id: str, space: spaces.Space[Any]) -> tuple[ArraySpec, Callable[[Any], Any]]:
+    if isinstance(space, spaces.Box):
+        dtype = "uint8" if space.dtype == np.uint8 else "float32"
+        return ArraySpec(space.shape, dtype), lambda observation: observation
+    if not space.is_np_flattenable:
+        raise ConfigError(f"observations of {env_id} cannot be flattened: {space}")
+    size = spaces.flatdim(space)
+
+    def encode(observation: Any) -> np.ndarray:
+        return np.asarray(spaces.flatten(space, observation), np.float32)
+
+    return ArraySpec((size,), "float32"), encode
+
+
+def _discrete_actions(
+    env_id: str, space: spaces.Space[Any], nactions: int
+) -> tuple[int, Callable[[Any], Any]]:
+    """How many actions there are, and what the environment calls the i-th."""
+    if isinstance(space, spaces.Discrete):
+        start = int(space.start)
+        return int(space.n), (lambda index: int(index) + start) if start else int
+    if isinstance(space, spaces.MultiDiscrete):
+        lows, counts = np.ravel(space.start), np.ravel(space.nvec)
+        axes = [low + np.arange(count) for low, count in zip(lows, counts, strict=True)]
+    elif isinstance(space, spaces.MultiBinary):
+        axes = [np.arange(2)] * int(np.prod(space.shape))
+    elif isinstance(space, spaces.Box):
+        if not space.is_bounded():
+            raise ConfigError(f"actions of {env_id} are unbounded and cannot be discretised")
+        lows, highs = np.ravel(space.low), np.ravel(space.high)
+        axes = [np.linspace(low, high, nactions) for low, high in zip(lows, highs, strict=True)]
+    else:
+        raise ConfigError(f"the agent needs discrete actions; {env_id} has {space}")
+    count = int(np.prod([float(len(axis)) for axis in axes]))
+    if count > MAX_COMBINATIONS:
+        raise ConfigError(
+            f"{env_id} would have {count} discrete actions (limit {MAX_COMBINATIONS});"
+            " lower nactions or use an agent for continuous actions"
+        )
+    table = np.array(list(itertools.product(*axes)), space.dtype).reshape(count, *space.shape)
+    return count, lambda index: table[index]

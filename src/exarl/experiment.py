@@ -1,0 +1,486 @@
+"""From configuration to objects to a run: the only place where names become things."""
+
+from __future__ import annotations
+
+import contextlib
+import cProfile
+import json
+import logging
+import os
+import sys
+import time
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from exarl import registry
+from exarl.agents.base import ExaAgent, NoParameters
+from exarl.comm import mpi
+from exarl.comm.codec import BlockCodec, decode_arrays, encode_arrays
+from exarl.comm.layout import Layout, Role, plan_layout
+from exarl.comm.wait import wait_for
+from exarl.config import (
+    FAMILIES,
+    Configuration,
+    LearnerConfig,
+    Schema,
+    Source,
+    load,
+    parse_flags,
+    resolve,
+    schema_of,
+    stored_source,
+)
+from exarl.envs import describe_env, group, make_env
+from exarl.envs.episode import Episode
+from exarl.envs.spaces import SpaceAdapter, adapt
+from exarl.errors import ConfigError, ExarlError
+from exarl.learning.exploration import Streams
+from exarl.runs.checkpoint import Checkpoint, load_newest
+from exarl.runs.clock import Clock
+from exarl.runs.curve import draw_curve
+from exarl.runs.directory import RunDirectory, new_run_directory, open_run, read_json
+from exarl.runs.logs import RankLog
+from exarl.runs.manifest import make_manifest
+from exarl.runs.metrics import read_rows
+from exarl.runs.progress import Progress, make_progress
+from exarl.runs.signals import StopSignals
+from exarl.runs.trace import Tracer, merge
+from exarl.types import Arrays, EnvSpec
+from exarl.workflows.learner import LearningLoop
+from exarl.workflows.rollout import Rollout
+
+log = logging.getLogger(__name__)
+
+HELLO_TAG, START_TAG, STATES_TAG = 21, 22, 23
+STOPS = ("total_steps", "n_episodes", "wall_time", "target_reward")
+MAY_CHANGE = (*STOPS, "log_level", "profile", "checkpoint_interval", "keep_checkpoints")
+ERROR_FILE = "EXARL_ERROR_FILE"
+"""Where a failing rank leaves its traceback for the process that launched the job."""
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """How a run ended and where it is."""
+
+    run_dir: Path
+    reason: str
+    summary: Mapping[str, Any]
+
+
+# -- names become things ----------------------------------------------------------------------------
+
+
+def lookup(family: str, id: str) -> tuple[Schema, bool]:
+    """The parameters of a registered component."""
+    if family == "env":
+        return describe_env(id)
+    registries = {
+        "agent": registry.agents,
+        "workflow": registry.workflows,
+        "model": registry.networks,
+    }
+    component = registries[family].load(id)
+    return schema_of(getattr(component, "Config", NoParameters)), False
+
+
+def configure(
+    config: str | os.PathLike[str] | None = None,
+    flags: Sequence[str] = (),
+    overrides: Mapping[str, Any] | None = None,
+) -> Configuration:
+    """Resolve all layers, the words of a command line and Python arguments, later ones winning."""
+    explicit = [
+        Source(parse_flags(flags), "command line", text=True),
+        Source(overrides or {}, "argument"),
+    ]
+    return load(lookup, explicit, config=Path(config).expanduser() if config else None)
+
+
+def configure_again(run: RunDirectory, flags: Sequence[str] = ()) -> Configuration:
+    """The configuration of a stored run, with a few words of a command line on top."""
+    stored = stored_source(read_json(run.config), str(run.config))
+    return resolve(lookup, [stored, Source(parse_flags(flags), "command line", text=True)])
+
+
+def check_same_run(run: RunDirectory, configuration: Configuration) -> None:
+    """ConfigError when a stored run is not the one asked for; only its ending may differ."""
+    stored = read_json(run.config)
+    asked = json.loads(json.dumps(configuration.to_json()))
+    for family in FAMILIES:
+        for key, value in asked[family].items():
+            if stored[family].get(key) != value and key not in MAY_CHANGE:
+                raise ConfigError(
+                    f"{run.path} holds a run with {key}={stored[family].get(key)!r}, not {value!r};"
+                    " choose another run_dir"
+                )
+
+
+def build_episode(
+    configuration: Configuration, env_id: int, comm: Any = None, **options: Any
+) -> tuple[Any, SpaceAdapter, int | None]:
+    """One environment, its adapter for the chosen agent, and the limit on its episodes."""
+    learner = configuration.learner
+    agent_class = registry.agents.load(learner.agent)
+    env, limit = make_env(learner.env, configuration.values["env"], comm=comm, **options)
+    limit = learner.n_steps or limit
+    adapter = adapt(
+        learner.env,
+        env.observation_space,
+        env.action_space,
+        action_kind=agent_class.action_kind,
+        nactions=configuration.values["agent"].get("nactions", 5),
+        max_episode_steps=limit,
+    )
+    return env, adapter, limit
+
+
+def build_agent(configuration: Configuration, spec: EnvSpec) -> ExaAgent:
+    """The chosen agent with the chosen network, not yet a learner."""
+    learner = configuration.learner
+    agent_class = registry.agents.load(learner.agent)
+    network_class = registry.networks.load(learner.model_type)
+    network_config = configuration.build("model", getattr(network_class, "Config", NoParameters))
+    network = partial(network_class, network_config, spec.observation)
+    agent: ExaAgent = agent_class(
+        spec, configuration.build("agent", agent_class.Config), network, learner.seed
+    )
+    n_step = getattr(agent.config, "n_step", 1)
+    if n_step > learner.block_steps:
+        raise ConfigError(f"n_step={n_step} needs block_steps >= n_step, not {learner.block_steps}")
+    return agent
+
+
+# -- the run ----------------------------------------------------------------------------------------
+
+
+class ExaLearner:
+    """One run of one configuration on the ranks of ``comm``.
+
+    Without ``comm``, MPI is used when the program was started by an MPI launcher; ``serial`` keeps
+    everything in this process. ``argv`` are command-line words; by default those of a script that is
+    being run (nothing in an interactive session). Keyword arguments are parameters:
+    ``ExaLearner(env="CartPole-v1", total_steps=10_000)``.
+    """
+
+    def __init__(
+        self,
+        comm: Any = None,
+        *,
+        config: str | os.PathLike[str] | None = None,
+        argv: Sequence[str] | None = None,
+        serial: bool = False,
+        progress: bool = True,
+        **overrides: Any,
+    ) -> None:
+        flags = script_flags() if argv is None else argv
+        self._setup(configure(config, flags, overrides), comm, serial, progress)
+        self._run: RunDirectory | None = None
+        if self.config.run_dir and RunDirectory(Path(self.config.run_dir).expanduser()).exists():
+            self._run = open_run(Path(self.config.run_dir).expanduser())
+            check_same_run(self._run, self.configuration)
+
+    @classmethod
+    def resume(
+        cls,
+        path: str | os.PathLike[str],
+        comm: Any = None,
+        *,
+        argv: Sequence[str] = (),
+        serial: bool = False,
+        progress: bool = True,
+    ) -> ExaLearner:
+        """Continue the run in ``path``; ``argv`` may change when it stops."""
+        run = open_run(path)
+        learner = cls.__new__(cls)
+        learner._setup(configure_again(run, argv), comm, serial, progress)
+        learner._run = run
+        return learner
+
+    def _setup(self, configuration: Configuration, comm: Any, serial: bool, show: bool) -> None:
+        self.configuration = configuration
+        self.config: LearnerConfig = configuration.learner
+        self._comm: Any = None if serial else comm if comm is not None else launched_world()
+        size, rank = (self._comm.size, self._comm.rank) if self._comm is not None else (1, 0)
+        config = self.config
+        self.layout: Layout = plan_layout(size, config.learner_procs, config.process_per_env)
+        self.role: Role = self.layout.role(rank)
+        if config.learner_procs > 1:
+            raise ConfigError(
+                f"workflow '{config.workflow}' has one learner in this version:"
+                " learner_procs must be 1"
+            )
+        workflow_class = registry.workflows.load(config.workflow)
+        workflow_config = configuration.build(
+            "workflow", getattr(workflow_class, "Config", NoParameters)
+        )
+        self.workflow = workflow_class(workflow_config)
+        self._show = show
+        self.channel: mpi.Channel | None = None
+        self._group_comm: Any = None
+
+    def run(self) -> RunResult | None:
+        """Train until a stop criterion holds. The result on the learner, None on other ranks.
+
+        With several ranks any error ends the whole job: its traceback is logged, then MPI aborts.
+        """
+        if self.layout.alone:
+            return self._run_here()
+        try:
+            self.channel = mpi.Channel(self._comm)
+            self._group_comm = split(self._comm, self.role.group)
+            result = self._run_here()
+            wait_for_all(self.channel)
+            return result
+        except BaseException as error:
+            self._abort(error)
+            raise
+
+    def _run_here(self) -> RunResult | None:
+        self.signals = StopSignals()
+        role = self.role
+        tracer = Tracer(role.rank, role.name, enabled=self.config.profile == "trace")
+        self.clock = Clock(tracer)
+        with self.signals, contextlib.ExitStack() as stack:
+            if role.group is not None:
+                self._join_group(stack)
+            if role.member:
+                self._serve(stack)
+                return None
+            self._build_agent()
+            resumed = self._start(stack)
+            if role.learns:
+                self._build_loop(stack, resumed)
+            with profiled(self.config.profile, self._run_dir, role.rank):
+                self.workflow.run(self)
+            return self._finish()
+
+    # -- building -------------------------------------------------------------------------------
+
+    def _join_group(self, stack: contextlib.ExitStack) -> None:
+        """Make this rank's environments; on an actor, the rollout's episodes over them."""
+        config, role = self.config, self.role
+        assert role.group is not None
+        comm = self._group_comm
+        shared = mpi.Channel(comm) if config.process_per_env > 1 else None
+        self._envs = []
+        self._episodes = []
+        for slot, env_id in enumerate(self.layout.env_ids(role.group, config.envs_per_actor)):
+            env, adapter, limit = build_episode(self.configuration, env_id, comm)
+            self._envs.append(env)
+            if shared is not None and not role.member:
+                env = group.join(env, shared, slot)
+            self._adapter = adapter
+            self._episodes.append(Episode(env, adapter, limit, config.seed, env_id))
+        self._group = shared
+        if shared is not None and not role.member:
+            stack.callback(group.dismiss, shared)
+        if not role.member:
+            for episode in self._episodes:
+                stack.callback(episode.close)
+
+    def _build_agent(self) -> None:
+        """The acting half on actors, the learning half on learners, from one environment spec."""
+        if self.role.acts:
+            spec = self._adapter.spec
+            if self.channel is not None and self.role.group == 0:
+                learners = range(self.layout.learners)
+                self.channel.send(mpi.pack_json(spec.to_json()), learners, HELLO_TAG)
+        else:
+            assert self.channel is not None
+            first = self.layout.actor_rank(0)
+            spec = EnvSpec.from_json(mpi.unpack_json(self.channel.receive(first, HELLO_TAG)[1]))
+        self.agent = build_agent(self.configuration, spec)
+        self.codec = BlockCodec(spec, self.agent.recorded)
+        if self.role.acts:
+            ids = [episode.env_id for episode in self._episodes]
+            streams = Streams(self.config.seed, ids)
+            self.rollout = Rollout(self.agent, self._episodes, streams, self.config.block_steps)
+
+    def _start(self, stack: contextlib.ExitStack) -> Checkpoint | None:
+        """Open or create the run directory; everyone learns of it, and of stored environments."""
+        resumed: Checkpoint | None = None
+        states: Arrays = {}
+        if self.role.learns:
+            self._run_dir, resumed = self._open_or_create()
+            states = resumed.arrays["envs"] if resumed else {}
+            if self.channel is not None:
+                everyone = [r for r in range(self.layout.world) if r != self.role.rank]
+                self.channel.send(str(self._run_dir.path).encode(), everyone, START_TAG)
+                payload = encode_arrays(states)
+                self.channel.send(payload, self.layout.actor_ranks(), STATES_TAG)
+        else:
+            assert self.channel is not None
+            self._receive_run_dir()
+            states = decode_arrays(self.channel.receive(0, STATES_TAG)[1])
+        self._open_log(stack)
+        if self.role.acts and states:
+            self.rollout.restore(states)
+        return resumed
+
+    def _open_or_create(self) -> tuple[RunDirectory, Checkpoint | None]:
+        config = self.config
+        if self._run is not None:
+            found = load_newest(self._run.checkpoints)
+            if found is None:
+                log.warning(
+                    "no usable checkpoint in %s; starting from the beginning", self._run.path
+                )
+            return self._run, found
+        run = (
+            RunDirectory(Path(config.run_dir).expanduser())
+            if config.run_dir
+            else new_run_directory(config.output_dir, config.agent, config.env, config.workflow)
+        )
+        layout = {
+            "world": self.layout.world,
+            "learners": self.layout.learners,
+            "actors": self.layout.actors,
+            "process_per_env": config.process_per_env,
+            "envs_per_actor": config.envs_per_actor,
+        }
+        library = mpi.library_version() if self.channel is not None else None
+        run.create(self.configuration.to_json(), make_manifest(layout, config.seed, mpi=library))
+        return run, None
+
+    def _receive_run_dir(self) -> None:
+        assert self.channel is not None
+        path = self.channel.receive(0, START_TAG)[1].tobytes().decode()
+        self._run_dir = RunDirectory(Path(path))
+
+    def _open_log(self, stack: contextlib.ExitStack) -> None:
+        path = self._run_dir.rank_file("rank", self.role.rank, "log")
+        rank_log = RankLog(path, self.config.log_level_name(), terminal=self.role.rank == 0)
+        stack.callback(rank_log.close)
+        log.info("rank %d of %d, %s", self.role.rank, self.layout.world, self.role.name)
+
+    def _build_loop(self, stack: contextlib.ExitStack, resumed: Checkpoint | None) -> None:
+        config = self.config
+        learning = build_agent(self.configuration, self.agent.spec)
+        learning.set_learner()
+        stops = {name: getattr(config, name) for name in STOPS}
+        title = f"{config.agent} · {config.env} · {config.workflow}"
+        self._progress: Progress = make_progress(
+            title, stops, sys.stderr if self._show else open_null(stack)
+        )
+        stack.callback(self._progress.close)
+        if resumed is not None:
+            self._progress.note(f"continuing at step {resumed.numbers['counters']['steps']:,}")
+        self.loop = LearningLoop(
+            learning, config, self._run_dir, self._progress, self.clock, self.signals, resumed
+        )
+
+    # -- ending ---------------------------------------------------------------------------------
+
+    def _serve(self, stack: contextlib.ExitStack) -> None:
+        """A member of an environment group: take part in its calls until dismissed."""
+        self._receive_run_dir()
+        self._open_log(stack)
+        assert self._group is not None
+        group.serve(self._envs, self._group)
+        self._write_trace()
+
+    def _finish(self) -> RunResult | None:
+        self._write_trace()
+        if not self.role.learns:
+            return None
+        summary = self.loop.close()
+        self._progress.close()
+        if self.config.profile == "trace":
+            self._merge_traces()
+        config, run = self.config, self._run_dir
+        title = f"{config.agent} on {config.env} ({config.workflow}, seed {config.seed})"
+        draw_curve(read_rows(run.result), run.curve, title, config.target_reward)
+        return RunResult(run.path, str(summary["reason"]), summary)
+
+    def _write_trace(self) -> None:
+        if self.config.profile == "trace":
+            self.clock.tracer.write(self._run_dir.rank_file("trace", self.role.rank, "json"))
+
+    def _merge_traces(self) -> None:
+        parts = [
+            self._run_dir.rank_file("trace", rank, "json") for rank in range(self.layout.world)
+        ]
+        wait_for(lambda: True if all(part.exists() for part in parts) else None)
+        merge(parts, self._run_dir.trace)
+        for part in parts:
+            part.unlink()
+
+    def _abort(self, error: BaseException) -> None:
+        """Leave the traceback in this rank's log and on the terminal, then end every rank."""
+        expected = isinstance(error, ConfigError)
+        text = f"exarl: {error}" if expected else "".join(traceback.format_exception(error))
+        heading = f"rank {self.role.rank} ({self.role.name}) failed:\n"
+        message = text if expected else heading + text
+        log.error("%s", message)
+        sys.stderr.write(message.rstrip() + "\n")
+        sys.stderr.flush()
+        with contextlib.suppress(OSError):
+            if ERROR_FILE in os.environ:
+                # The first rank to fail is the one to hear of; the others fail because of it.
+                with open(os.environ[ERROR_FILE], "x", encoding="utf-8") as file:
+                    file.write(message)
+        time.sleep(0.2)  # lets the launcher forward the message before it reports the abort
+        self._comm.Abort(error.exit_code if isinstance(error, ExarlError) else 1)
+
+
+def train(
+    *, config: str | os.PathLike[str] | None = None, progress: bool = True, **parameters: Any
+) -> RunResult | None:
+    """Train once: ``exarl.train(agent="DQN-v0", env="CartPole-v1", total_steps=60_000)``."""
+    return ExaLearner(config=config, argv=(), progress=progress, **parameters).run()
+
+
+# -- small things -----------------------------------------------------------------------------------
+
+
+def script_flags() -> list[str]:
+    """The command line of the script being run; nothing in an interactive session."""
+    interactive = hasattr(sys, "ps1") or "ipykernel" in sys.modules
+    return [] if interactive else sys.argv[1:]
+
+
+def launched_world() -> Any:
+    """The world communicator when an MPI launcher started several ranks, else None."""
+    launched = mpi.launched_ranks()
+    if launched is None or launched[1] == 1:
+        return None
+    try:
+        return mpi.world()
+    except (ImportError, RuntimeError) as error:
+        raise ConfigError(
+            f"started as rank {launched[0]} of {launched[1]}, but MPI cannot be loaded ({error});"
+            " install an MPI library or the extra 'exarl[mpi]'"
+        ) from error
+
+
+def split(comm: Any, group: int | None) -> Any:
+    """This rank's environment group as a communicator of its own; collective over all ranks."""
+    from mpi4py import MPI
+
+    return comm.Split(MPI.UNDEFINED if group is None else group, comm.rank)
+
+
+def wait_for_all(channel: mpi.Channel) -> None:
+    """Return when every rank has come here, without spinning."""
+    request = channel.comm.Ibarrier()
+    wait_for(lambda: True if request.Test() else None)
+
+
+def open_null(stack: contextlib.ExitStack) -> Any:
+    return stack.enter_context(open(os.devnull, "w"))
+
+
+@contextlib.contextmanager
+def profiled(mode: str, run: RunDirectory, rank: int) -> Iterator[None]:
+    """With ``cprofile``: profile the body and leave the numbers in the rank's logs."""
+    if mode != "cprofile":
+        yield
+        return
+    profile = cProfile.Profile()
+    with profile:
+        yield
+    profile.dump_stats(run.rank_file("profile", rank, "prof"))

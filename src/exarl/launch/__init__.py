@@ -1,0 +1,1 @@
+"""Starting things: the command line, mpiexec, threads a rank."""

@@ -1,0 +1,120 @@
+"""The command line. Only here do errors become exit codes and words go to standard output."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+
+from exarl.errors import ConfigError, ExarlError, did_you_mean
+
+USAGE = """\
+EXARL: reinforcement learning whose environment is a simulation or an experiment.
+
+usage: exarl COMMAND [--key value ...]
+
+  train       train an agent                      exarl train --env CartPole-v1 --total_steps 60000
+  resume      continue a run from its directory   exarl resume RUN [--total_steps 120000]
+  evaluate    play a run's policy greedily        exarl evaluate RUN [--episodes 20] [--video F.gif]
+  list        agents, envs, workflows, models     exarl list agents
+  describe    the parameters of a component       exarl describe DQN-v0
+  check-env   is this environment fit to train?   exarl check-env CartPole-v1
+
+'exarl COMMAND --help' says more. Under mpiexec or srun the same commands use all ranks;
+'--procs N' starts mpiexec for you.
+"""
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run one command; its exit code: 0 done, 1 failed, 2 bad input, 128 + n stopped by signal n."""
+    from exarl.launch.threads import limit_threads
+
+    limit_threads(os.environ)
+    words = list(sys.argv[1:] if words is None else words)
+    try:
+        return dispatch(words)
+    except ExarlError as error:
+        return complain(str(error), error.exit_code)
+    except KeyboardInterrupt:
+        return complain("interrupted", 130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # a closed pager is no error
+        return 0
+
+
+def entry() -> None:
+    """The installed ``exarl`` command."""
+    sys.exit(main())
+
+
+def dispatch(words: list[str]) -> int:
+    """Hand the words after the command to it."""
+    if not words or words[0] in ("-h", "--help", "help"):
+        sys.stdout.write(USAGE)
+        return 0
+    if words[0] in ("-V", "--version"):
+        from exarl import __version__
+
+        sys.stdout.write(f"exarl {__version__}\n")
+        return 0
+    if words[0] not in COMMANDS:
+        known = ", ".join(COMMANDS)
+        hint = did_you_mean(words[0], COMMANDS) or f" (commands: {known})"
+        raise ConfigError(f"unknown command '{words[0]}'{hint}")
+    return COMMANDS[words[0]](words[1:])
+
+
+def complain(message: str, code: int) -> int:
+    """One line on standard error, from one rank of a job."""
+    from exarl.comm.mpi import launched_ranks
+
+    launched = launched_ranks()
+    if launched is None or launched[0] == 0:
+        sys.stderr.write(f"exarl: {' '.join(message.split())}\n")
+    return code
+
+
+def _train(words: list[str]) -> int:
+    from exarl.launch import train
+
+    return train.train(words)
+
+
+def _resume(words: list[str]) -> int:
+    from exarl.launch import train
+
+    return train.resume(words)
+
+
+def _evaluate(words: list[str]) -> int:
+    from exarl.launch import evaluate
+
+    return evaluate.evaluate(words)
+
+
+def _list(words: list[str]) -> int:
+    from exarl.launch import describe
+
+    return describe.list_ids(words)
+
+
+def _describe(words: list[str]) -> int:
+    from exarl.launch import describe
+
+    return describe.describe(words)
+
+
+def _check_env(words: list[str]) -> int:
+    from exarl.launch import check
+
+    return check.check_env(words)
+
+
+COMMANDS: dict[str, Callable[[list[str]], int]] = {
+    "train": _train,
+    "resume": _resume,
+    "evaluate": _evaluate,
+    "list": _list,
+    "describe": _describe,
+    "check-env": _check_env,
+}

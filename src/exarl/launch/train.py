@@ -1,0 +1,117 @@
+"""``exarl train`` and ``exarl resume``."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Sequence
+
+from exarl.comm.layout import plan_layout
+from exarl.comm.mpi import launched_ranks
+from exarl.config import Configuration, LearnerConfig, schema_of
+from exarl.launch import words as line
+from exarl.launch.describe import parameter_table
+
+TRAIN_HELP = """\
+usage: exarl train [--config FILE] [--procs N] [--serial] [--key value ...]
+
+Trains an agent in an environment and leaves everything in a run directory.
+
+  --config FILE   a JSON file of parameters, or a folder like exarl/config
+  --procs N       start N MPI ranks (the same as mpiexec -n N exarl train ...)
+  --serial        everything in this process, without MPI: for the debugger
+
+Parameters of the run (any of them may stand in FILE as well). Those of the agent, the network, the
+workflow and the environment are parameters too: --epsilon 0.1, or --agent.epsilon 0.1 where two have
+the same name; 'exarl describe ID' lists them.
+
+"""
+
+RESUME_HELP = """\
+usage: exarl resume RUN [--procs N] [--serial] [--key value ...]
+
+Continues a run from its newest whole checkpoint, on as many ranks as it had (or N). A run that was
+killed goes on as if nothing had happened; one that is finished needs a later stop:
+exarl resume RUN --total_steps 120000
+"""
+
+
+def train(words: list[str]) -> int:
+    if line.wants_help(words):
+        sys.stdout.write(TRAIN_HELP + parameter_table(schema_of(LearnerConfig)))
+        return 0
+    given = list(words)
+    config = line.take(words, "config")
+    procs = line.take_count(words, "procs")
+    serial = line.take_flag(words, "serial")
+
+    from exarl.experiment import ExaLearner, configure
+
+    if procs is not None and not serial and launched_ranks() is None:
+        check_ranks(configure(config, words), procs)
+        return launch_again(procs, ["train", *without(given, "procs")])
+    return finish(ExaLearner(config=config, argv=words, serial=serial))
+
+
+def resume(words: list[str]) -> int:
+    if line.wants_help(words):
+        sys.stdout.write(RESUME_HELP)
+        return 0
+    path = line.take_path(words, "run directory")
+    procs = line.take_count(words, "procs")
+    serial = line.take_flag(words, "serial")
+
+    from exarl.experiment import ExaLearner, configure_again
+    from exarl.runs.directory import open_run, read_json
+
+    run = open_run(path)
+    if launched_ranks() is None and not serial:
+        procs = procs or int(read_json(run.manifest)["layout"]["world"])
+        if procs > 1:
+            check_ranks(configure_again(run, words), procs)
+            return launch_again(procs, ["resume", path, *words])
+    return finish(ExaLearner.resume(path, argv=words, serial=serial))
+
+
+def finish(learner: object) -> int:
+    """Run, say where everything is, and turn the reason for stopping into an exit code."""
+    from exarl.experiment import ExaLearner
+
+    assert isinstance(learner, ExaLearner)
+    result = learner.run()
+    if result is None:
+        return 0
+    summary, run = result.summary, result.run_dir
+    reward = summary["last_reward_mean"]
+    shown = "no finished episode" if reward is None else f"{reward:.2f}"
+    curve = run / "learning_curve.png"
+    sys.stdout.write(
+        f"stopped by     {result.reason}\n"
+        f"reward         {shown} (mean of the last {learner.config.reward_window} episodes)\n"
+        f"steps          {summary['timesteps_total']:,} in {summary['wall_s']:.1f} s"
+        f" ({summary['steps_per_s']:,.0f} steps/s, {summary['updates_per_s']:,.0f} updates/s)\n"
+        f"run directory  {run}\n" + (f"learning curve {curve}\n" if curve.is_file() else "")
+    )
+    sys.stdout.flush()
+    if result.reason in signal.Signals.__members__:
+        sys.stderr.write(f"exarl: stopped early; continue with: exarl resume {run}\n")
+        return 128 + signal.Signals[result.reason]
+    return 0
+
+
+def check_ranks(configuration: Configuration, procs: int) -> None:
+    """Refuse a wrong number of ranks before anything is started."""
+    learner = configuration.learner
+    plan_layout(procs, learner.learner_procs, learner.process_per_env)
+
+
+def launch_again(procs: int, words: Sequence[str]) -> int:
+    from exarl.launch.mpiexec import launch
+
+    return launch(procs, words)
+
+
+def without(words: Sequence[str], option: str) -> list[str]:
+    kept = list(words)
+    line.take(kept, option)
+    return kept

@@ -1,0 +1,58 @@
+"""Taking a command's own options out of its words; what remains are parameters."""
+
+from __future__ import annotations
+
+from exarl.errors import ConfigError
+
+
+def wants_help(words: list[str]) -> bool:
+    return any(word in ("-h", "--help") for word in words)
+
+
+def take(words: list[str], name: str) -> str | None:
+    """Remove ``--name VALUE`` (or ``--name=VALUE``) and return the value; None when absent."""
+    value = None
+    position = 0
+    while position < len(words):
+        word, equals, inline = words[position].partition("=")
+        if word != f"--{name}" and word != f"--{name.replace('_', '-')}":
+            position += 1
+            continue
+        del words[position]
+        if equals:
+            value = inline
+        elif position < len(words) and not words[position].startswith("--"):
+            value = words.pop(position)
+        else:
+            raise ConfigError(f"--{name} needs a value (command line)")
+    return value
+
+
+def take_flag(words: list[str], name: str) -> bool:
+    """Remove a bare ``--name``; whether it was there."""
+    found = f"--{name}" in words
+    while f"--{name}" in words:
+        words.remove(f"--{name}")
+    return found
+
+
+def take_count(words: list[str], name: str, default: int | None = None) -> int | None:
+    """Like ``take``, for a whole number of at least 1."""
+    text = take(words, name)
+    if text is None:
+        return default
+    if not text.isdigit() or int(text) < 1:
+        raise ConfigError(f"{name} is a whole number of at least 1, not '{text}' (command line)")
+    return int(text)
+
+
+def take_path(words: list[str], what: str) -> str:
+    """Remove and return the one positional argument."""
+    if not words or words[0].startswith("--"):
+        raise ConfigError(f"which {what}? it comes right after the command")
+    return words.pop(0)
+
+
+def nothing_left(words: list[str]) -> None:
+    if words:
+        raise ConfigError(f"unexpected '{words[0]}' on the command line")

@@ -1,0 +1,92 @@
+"""Random streams that belong to environments, not to ranks, and exploration schedules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+LEARNER, EXPLORATION, EPISODE, EVALUATION = range(4)
+"""First word of a spawn key: which kind of stream follows from the run's seed."""
+
+
+def generator(seed: int, *key: int) -> np.random.Generator:
+    """The stream named ``key`` of a run's seed; streams of different names are independent."""
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=key)))
+
+
+def episode_seed(seed: int, env_id: int, episode: int, kind: int = EPISODE) -> int:
+    """The seed of one episode of one environment, so that any episode can be played again alone."""
+    sequence = np.random.SeedSequence(seed, spawn_key=(kind, env_id, episode))
+    return int(sequence.generate_state(1)[0] >> 1)
+
+
+class Streams:
+    """One uniform random stream for each of B environments, drawn in chunks.
+
+    What environment i sees depends on the seed, i and how much was drawn, never on which rank holds
+    it or beside which others. ``position`` is the whole state.
+    """
+
+    _CHUNK = 512
+
+    def __init__(self, seed: int, env_ids: Sequence[int], kind: int = EXPLORATION) -> None:
+        self._generators = [generator(seed, kind, env_id) for env_id in env_ids]
+        self._origins = [g.bit_generator.state for g in self._generators]
+        self._chunk = np.empty((len(env_ids), 0))
+        self._next = 0
+        self._drawn = 0
+
+    def __len__(self) -> int:
+        return len(self._generators)
+
+    @property
+    def position(self) -> int:
+        """How many numbers each stream has handed out."""
+        return self._drawn - self._chunk.shape[1] + self._next
+
+    def seek(self, position: int) -> None:
+        """Continue as if ``position`` numbers had been handed out."""
+        for g, origin in zip(self._generators, self._origins, strict=True):
+            g.bit_generator.state = origin
+            g.bit_generator.advance(position)  # type: ignore[attr-defined]
+        self._chunk, self._next, self._drawn = self._chunk[:, :0], 0, position
+
+    def uniform(self, count: int) -> np.ndarray:
+        """The next ``count`` numbers in [0, 1) of every stream, [B, count]."""
+        if self._next + count > self._chunk.shape[1]:
+            fresh = max(count, self._CHUNK)
+            kept = self._chunk[:, self._next :]
+            drawn = np.stack([g.random(fresh) for g in self._generators])
+            self._chunk, self._next = np.concatenate([kept, drawn], 1), 0
+            self._drawn += fresh
+        taken: np.ndarray = self._chunk[:, self._next : self._next + count]
+        self._next += count
+        return taken
+
+
+def epsilon_at(steps: int, start: float, end: float, decay: float, linear_steps: int) -> float:
+    """Exploration after ``steps``: linear over ``linear_steps`` where given, else geometric."""
+    if linear_steps:
+        return start + (end - start) * min(1.0, steps / linear_steps)
+    return max(min(start, end), start * decay**steps)
+
+
+def epsilon_greedy(q_values: np.ndarray, epsilon: float, uniform: np.ndarray) -> np.ndarray:
+    """Greedy actions [B] of ``q_values`` [B, A], random where ``uniform[:, 0] < epsilon``."""
+    greedy: np.ndarray = q_values.argmax(-1)
+    explore = uniform[:, 0] < epsilon
+    if not explore.any():
+        return greedy
+    return np.where(explore, (uniform[:, 1] * q_values.shape[-1]).astype(greedy.dtype), greedy)
+
+
+def json_state(rng: np.random.Generator) -> dict[str, Any]:
+    """The generator's state as plain numbers."""
+    return dict(rng.bit_generator.state)
+
+
+def restore_state(rng: np.random.Generator, state: dict[str, Any]) -> None:
+    """Set what ``json_state`` gave."""
+    rng.bit_generator.state = state

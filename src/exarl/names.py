@@ -1,0 +1,49 @@
+"""``exarl.register`` and ``exarl.make``: every kind of thing by its id."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from exarl import envs, registry
+from exarl.errors import ConfigError, did_you_mean
+from exarl.experiment import build_agent, configure
+from exarl.types import EnvSpec
+
+KINDS: dict[str, Callable[..., None]] = {
+    "agent": registry.agents.register,
+    "workflow": registry.workflows.register,
+    "network": registry.networks.register,
+    "env": envs.register,
+}
+
+
+def register(kind: str, id: str, entry_point: str | Callable[..., Any], **options: Any) -> None:
+    """Register an "agent", "workflow", "network" or "env" under ``id``.
+
+    ``entry_point`` is ``"package.module:name"`` or the object itself; the options of an environment
+    are Gymnasium's.
+    """
+    if kind not in KINDS:
+        hint = did_you_mean(kind, KINDS) or f" (kinds: {', '.join(KINDS)})"
+        raise ConfigError(f"unknown kind '{kind}'{hint}")
+    KINDS[kind](id, entry_point, **options)
+
+
+def make(id: str, spec: EnvSpec | None = None, **parameters: Any) -> Any:
+    """The thing registered under ``id``, with its parameters.
+
+    An agent needs the ``spec`` of the environment it is for; a workflow and an environment do not.
+    """
+    if id in registry.agents:
+        if spec is None:
+            raise ConfigError(f"agent '{id}' needs the spec of its environment: make(id, spec)")
+        return build_agent(configure(overrides={**parameters, "agent": id}), spec)
+    if id in registry.workflows:
+        configuration = configure(overrides={**parameters, "workflow": id})
+        workflow = registry.workflows.load(id)
+        return workflow(configuration.build("workflow", workflow.Config))
+    if id in envs.env_ids():
+        return envs.make_env(id, parameters)[0]
+    known = [*registry.agents.ids(), *registry.workflows.ids(), *envs.env_ids()]
+    raise ConfigError(f"nothing is registered as '{id}'{did_you_mean(id, known)}")

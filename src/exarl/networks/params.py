@@ -1,0 +1,46 @@
+"""Named parameters as one flat float32 vector and back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from exarl.types import Arrays
+
+
+@dataclass(frozen=True)
+class ParamLayout:
+    """Where each named array stands in the flat vector; order is that of the names given."""
+
+    shapes: tuple[tuple[str, tuple[int, ...]], ...]
+
+    @classmethod
+    def of(cls, params: Mapping[str, Any]) -> ParamLayout:
+        return cls(tuple((name, tuple(np.shape(array))) for name, array in params.items()))
+
+    @property
+    def size(self) -> int:
+        return sum(math.prod(shape) for _, shape in self.shapes)
+
+    def pack(self, params: Mapping[str, Any]) -> np.ndarray:
+        """All arrays as one new float32 vector."""
+        flat = np.empty(self.size, np.float32)
+        for name, view in self.unpack(flat).items():
+            view[...] = np.asarray(params[name], np.float32)
+        return flat
+
+    def unpack(self, flat: np.ndarray) -> Arrays:
+        """Views into ``flat``, without a copy."""
+        if flat.shape != (self.size,):
+            raise ValueError(f"expected {self.size} weights, got an array of shape {flat.shape}")
+        params: Arrays = {}
+        start = 0
+        for name, shape in self.shapes:
+            stop = start + math.prod(shape)
+            params[name] = flat[start:stop].reshape(shape)
+            start = stop
+        return params

@@ -1,0 +1,94 @@
+"""Registries: an id names a lazily imported factory.
+
+Three kinds are EXARL's own (agents, workflows, networks); environments live in Gymnasium's registry.
+Built-in ids stand in the tables below, users add theirs with ``register``, and installed packages
+plug in through entry points (groups ``exarl.agents``, ``exarl.workflows``, ``exarl.networks``).
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from importlib.metadata import entry_points
+from typing import Any
+
+from exarl.errors import ConfigError, did_you_mean
+
+EntryPoint = str | Callable[..., Any]
+
+
+class Registry:
+    """Maps ids of one kind to factories; a factory given as ``"module:name"`` is imported on use."""
+
+    def __init__(
+        self, kind: str, builtin: Mapping[str, str], planned: tuple[str, ...] = ()
+    ) -> None:
+        self.kind = kind
+        self._entries: dict[str, EntryPoint] = dict(builtin)
+        self._planned = planned
+        self._plugins_read = False
+
+    def register(self, id: str, entry_point: EntryPoint, *, force: bool = False) -> None:
+        """Add ``id``. Raises ConfigError when it exists already, unless ``force``."""
+        if not isinstance(id, str) or not id:
+            raise ConfigError(f"a {self.kind} id is a non-empty string, not {id!r}")
+        if isinstance(entry_point, str) and ":" not in entry_point:
+            raise ConfigError(
+                f"entry_point of {self.kind} '{id}' is 'module:name', not '{entry_point}'"
+            )
+        if id in self._entries and not force:
+            raise ConfigError(
+                f"{self.kind} '{id}' is registered already; pass force=True to replace it"
+            )
+        self._entries[id] = entry_point
+
+    def ids(self) -> list[str]:
+        """Every id that can be loaded, sorted."""
+        self._read_plugins()
+        return sorted(self._entries)
+
+    def __contains__(self, id: str) -> bool:
+        return id in self._entries or id in self.ids()
+
+    def load(self, id: str) -> Any:
+        """The factory behind ``id``; ConfigError with the nearest id when there is none."""
+        if id not in self:
+            raise ConfigError(self._unknown(id))
+        entry = self._entries[id]
+        if not isinstance(entry, str):
+            return entry
+        module, _, name = entry.partition(":")
+        try:
+            return getattr(importlib.import_module(module), name)
+        except (ImportError, AttributeError) as error:
+            raise ConfigError(f"{self.kind} '{id}' cannot be imported: {error}") from error
+
+    def _read_plugins(self) -> None:
+        if self._plugins_read:
+            return
+        self._plugins_read = True
+        for point in entry_points(group=f"exarl.{self.kind}s"):
+            self._entries.setdefault(point.name, point.value)
+
+    def _unknown(self, id: str) -> str:
+        known = self.ids()
+        if id in self._planned:
+            return (
+                f"{self.kind} '{id}' is planned but not in this version of EXARL"
+                f" (available: {', '.join(known)})"
+            )
+        hint = did_you_mean(id, known) or f" (available: {', '.join(known)})"
+        return f"unknown {self.kind} '{id}'{hint}"
+
+
+agents = Registry(
+    "agent",
+    {"DQN-v0": "exarl.agents.dqn:DQN"},
+    planned=("DDPG-v0", "TD3-v0", "SAC-v0", "A2C-v0", "A3C-v0", "PPO-v0", "Random-v0"),
+)
+workflows = Registry(
+    "workflow",
+    {"sync": "exarl.workflows.sync:Sync"},
+    planned=("async", "rma", "seed", "fused", "elastic"),
+)
+networks = Registry("network", {"MLP": "exarl.networks.mlp:MLP"}, planned=("LSTM", "CNN"))

@@ -1,0 +1,105 @@
+"""Checkpoints: arrays as safetensors, numbers as JSON, written aside and renamed. No pickle."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from exarl.errors import CheckpointError
+from exarl.types import Arrays
+
+log = logging.getLogger(__name__)
+
+_STATE = "state.json"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """All that training needs to continue: groups of named arrays, and plain numbers."""
+
+    arrays: dict[str, Arrays]  # file stem -> arrays, e.g. "agent", "envs"
+    numbers: dict[str, Any]
+
+
+def save_checkpoint(folder: Path, step: int, checkpoint: Checkpoint, keep: int) -> Path:
+    """Write ``folder/<step>`` atomically and remove all but the newest ``keep``."""
+    from safetensors.numpy import save
+
+    folder.mkdir(parents=True, exist_ok=True)
+    target = folder / f"{step:012d}"
+    for left_over in folder.glob(".*.tmp"):  # of a writer that was killed
+        shutil.rmtree(left_over, ignore_errors=True)
+    aside = folder / f".{target.name}.tmp"
+    aside.mkdir()
+    sums = {}
+    for stem, arrays in checkpoint.arrays.items():
+        payload = save({name: np.asarray(a, order="C") for name, a in arrays.items()})
+        sums[stem] = [len(payload), zlib.crc32(payload)]
+        _write(aside / f"{stem}.safetensors", payload)
+    _write(aside / _STATE, json.dumps({"files": sums, **checkpoint.numbers}, indent=1).encode())
+    if target.exists():  # the same step again, after a resume: the new one takes its place
+        os.replace(target, folder / f".{target.name}.old.tmp")
+    os.replace(aside, target)
+    _sync_folder(folder)
+    for old in list_checkpoints(folder)[keep:]:
+        shutil.rmtree(old, ignore_errors=True)
+    return target
+
+
+def list_checkpoints(folder: Path) -> list[Path]:
+    """The checkpoints in ``folder``, newest first; nothing half-written is among them."""
+    if not folder.is_dir():
+        return []
+    found = [path for path in folder.iterdir() if path.is_dir() and path.name.isdigit()]
+    return sorted(found, key=lambda path: int(path.name), reverse=True)
+
+
+def load_checkpoint(path: Path) -> Checkpoint:
+    """One checkpoint, every byte of it checked; CheckpointError when anything is amiss."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    try:
+        numbers = json.loads((path / _STATE).read_text(encoding="utf-8"))
+        arrays = {}
+        for stem, (size, checksum) in numbers.pop("files").items():
+            payload = (path / f"{stem}.safetensors").read_bytes()
+            if len(payload) != size or zlib.crc32(payload) != checksum:
+                raise CheckpointError(f"checkpoint {path} is damaged: {stem}.safetensors")
+            arrays[stem] = load(payload)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError) as error:
+        raise CheckpointError(f"checkpoint {path} is damaged: {error}") from error
+    return Checkpoint(arrays, numbers)
+
+
+def load_newest(folder: Path) -> Checkpoint | None:
+    """The newest checkpoint that is whole; damaged ones are named and passed over."""
+    for path in list_checkpoints(folder):
+        try:
+            return load_checkpoint(path)
+        except CheckpointError as error:
+            log.warning("%s; trying the one before", error)
+    return None
+
+
+def _write(path: Path, payload: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(payload)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,216 @@
+"""The learning curve of a run as a picture."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_POINTS = 1200  # one a pixel column: more would cost time and show nothing
+_LARGEST = 1e100  # beyond it the arithmetic of axes overflows; NaN and infinities fall with it
+_SHORT_TITLE = 50  # characters that fit beside the legend
+_BLUE, _ORANGE, _GREEN = "#1f5fa8", "#c8641e", "#2e8b57"
+_INK, _GREY, _GRID = "#333333", "#8a8a8a", "#e3e3e3"
+
+
+def draw_curve(
+    rows: Sequence[Mapping[str, Any]], path: Path, title: str, target: float | None = None
+) -> bool:
+    """Draw mean reward over steps, with the range of rewards as a band, as a PNG at ``path``.
+
+    Rows are those of ``progress.csv``; keys may be missing, values None, NaN or text. A second panel
+    shows loss and epsilon where there are any. Returns False, and writes nothing, when no row holds
+    both a number of steps and a finite reward. The file is written aside and renamed.
+    """
+    names = ("episode_reward_mean", "episode_reward_min", "episode_reward_max", "loss", "epsilon")
+    steps = column(rows, "timesteps_total")
+    columns = {name: column(rows, name) for name in names}
+    if not (np.isfinite(steps) & np.isfinite(columns["episode_reward_mean"])).any():
+        return False
+    # A log scale has no place for a loss of 0 or less.
+    columns["loss"] = np.where(columns["loss"] > 1 / _LARGEST, columns["loss"], np.nan)
+    steps, columns = thin(steps, columns, _POINTS)
+    _save(_figure(steps, columns, title, target), path)
+    return True
+
+
+def column(rows: Sequence[Mapping[str, Any]], key: str) -> np.ndarray:
+    """The values of ``key`` as float64 [len(rows)], NaN where there is nothing to draw."""
+    values = np.full(len(rows), np.nan)
+    for i, row in enumerate(rows):
+        try:
+            values[i] = float(row[key])
+        except (KeyError, TypeError, ValueError, OverflowError):
+            continue
+    values[~(np.abs(values) < _LARGEST)] = np.nan
+    return values
+
+
+def thin(
+    steps: np.ndarray, columns: Mapping[str, np.ndarray], points: int
+) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """The same curves in order of steps, with at most ``points`` points, rows without steps gone.
+
+    Neighbours are averaged; columns whose names end in ``_min`` or ``_max`` keep their extremes.
+    """
+    known = np.flatnonzero(np.isfinite(steps))
+    order = known[np.argsort(steps[known], kind="stable")]
+    steps, columns = steps[order], {name: values[order] for name, values in columns.items()}
+    if len(steps) <= points:
+        return steps, columns
+    edges = np.linspace(0, len(steps), points, endpoint=False).astype(int)
+
+    def reduce(name: str, values: np.ndarray) -> np.ndarray:
+        if name.endswith("_min"):
+            return np.fmin.reduceat(values, edges)
+        if name.endswith("_max"):
+            return np.fmax.reduceat(values, edges)
+        counts = np.add.reduceat(np.isfinite(values).astype(float), edges)
+        sums = np.add.reduceat(np.nan_to_num(values), edges)
+        means = np.full(len(edges), np.nan)
+        np.divide(sums, counts, out=means, where=counts > 0)
+        return means
+
+    thinned = {name: reduce(name, values) for name, values in columns.items()}
+    return reduce("steps", steps), thinned
+
+
+def _figure(
+    steps: np.ndarray, columns: Mapping[str, np.ndarray], title: str, target: float | None
+) -> Figure:
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+    from matplotlib.ticker import EngFormatter
+
+    two = any(np.isfinite(columns[name]).any() for name in ("loss", "epsilon"))
+    layout = ConstrainedLayoutEngine(w_pad=0.2, h_pad=0.15)
+    figure = Figure(figsize=(12, 7.5), dpi=100, facecolor="white", layout=layout)
+    ratios = {"height_ratios": [3.2, 1]} if two else {}
+    axes = figure.subplots(2 if two else 1, 1, sharex=True, squeeze=False, gridspec_kw=ratios)[:, 0]
+    for panel in axes:
+        _plain(panel)
+    _draw_title(axes[0], title)
+    _draw_rewards(axes[0], steps, columns, target)
+    if two:
+        _draw_learning(axes[1], steps, columns)
+    axes[-1].set_xlabel("environment steps", fontsize=13, color=_INK)
+    axes[-1].xaxis.set_major_formatter(EngFormatter(sep=""))  # 20k, 1.5M
+    axes[-1].set_xlim(0, 1.01 * max(steps[-1], 1))
+    return figure
+
+
+def _draw_title(axes: Axes, title: str) -> None:
+    """The title beside the legend, or above it where it is long."""
+    short = len(title) <= _SHORT_TITLE
+    text = title if len(title) <= 2 * _SHORT_TITLE else title[: 2 * _SHORT_TITLE - 1] + "…"
+    axes.set_title(
+        text,
+        loc="left",
+        fontsize=17 if short else 14,
+        fontweight="bold",
+        color=_INK,
+        pad=12 if short else 34,
+        parse_math=False,  # a name may hold any character
+    )
+
+
+def _draw_rewards(
+    axes: Axes, steps: np.ndarray, columns: Mapping[str, np.ndarray], target: float | None
+) -> None:
+    low, high = columns["episode_reward_min"], columns["episode_reward_max"]
+    if np.isfinite(low + high).any():
+        axes.fill_between(
+            steps, low, high, color=_BLUE, alpha=0.13, linewidth=0, label="min .. max"
+        )
+    _line(axes, steps, columns["episode_reward_mean"], _BLUE, "mean", 2.2)
+    if target is not None and np.isfinite(target):
+        axes.axhline(
+            target, color=_GREEN, linewidth=1.6, linestyle=(0, (6, 4)), label=f"target {target:g}"
+        )
+    axes.set_ylabel("episode reward", fontsize=13, color=_INK)
+    # Above the panel, on the right of the title, where it can hide no data.
+    handles, labels = axes.get_legend_handles_labels()
+    order = sorted(range(len(labels)), key=lambda i: labels[i] != "mean")
+    axes.legend(
+        [handles[i] for i in order],
+        [labels[i] for i in order],
+        loc="lower right",
+        bbox_to_anchor=(1.0, 1.0),
+        ncols=3,
+        fontsize=12,
+        frameon=False,
+        labelcolor=_INK,
+        borderaxespad=0.2,
+    )
+
+
+def _draw_learning(axes: Axes, steps: np.ndarray, columns: Mapping[str, np.ndarray]) -> None:
+    """Loss on the left (log scale) and epsilon on the right, each where it has values."""
+    panels = {"loss": axes, "epsilon": axes}
+    has_loss, has_epsilon = (bool(np.isfinite(columns[name]).any()) for name in panels)
+    if has_loss and has_epsilon:
+        panels["epsilon"] = axes.twinx()
+        _plain(panels["epsilon"])
+        panels["epsilon"].grid(False)
+    if has_loss:
+        _line(axes, steps, columns["loss"], _ORANGE, "loss", 1.4)
+        _log_scale(axes)
+        axes.set_ylabel("loss", fontsize=13, color=_ORANGE)
+    if has_epsilon:
+        _line(panels["epsilon"], steps, columns["epsilon"], _GREY, "epsilon", 1.4)
+        panels["epsilon"].set_ylabel("epsilon", fontsize=13, color=_GREY)
+        panels["epsilon"].set_ylim(bottom=0)
+
+
+def _log_scale(axes: Axes) -> None:
+    """A logarithmic y axis with a handful of plain numbers, whether it spans 1 decade or 20."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+    axes.set_yscale("log")
+    low, high = axes.get_ylim()
+    narrow = high < 1000 * low  # LogLocator skips decades only when it puts nothing between them
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 3.0) if narrow else (1.0,), numticks=5))
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+
+
+def _line(
+    axes: Axes, steps: np.ndarray, values: np.ndarray, color: str, label: str, width: float
+) -> None:
+    """A line over the rows that have a value; few points are marked, one alone would not show."""
+    known = np.isfinite(values)
+    marker = "o" if known.sum() <= 20 else ""
+    axes.plot(
+        steps[known], values[known], color=color, linewidth=width, label=label, marker=marker,
+        markersize=5, solid_joinstyle="round",
+    )  # fmt: skip
+
+
+def _plain(axes: Axes) -> None:
+    """Light grid, no frame, readable numbers."""
+    axes.grid(True, color=_GRID, linewidth=0.9)
+    axes.set_axisbelow(True)
+    axes.tick_params(labelsize=12, length=0, colors=_INK)
+    for side in axes.spines.values():
+        side.set_visible(False)
+
+
+def _save(figure: Figure, path: Path) -> None:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with aside.open("wb") as file:
+            FigureCanvasAgg(figure).print_png(file)
+        os.replace(aside, path)
+    except BaseException:
+        aside.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,36 @@
+"""Logging: a file for each rank, warnings also on the terminal of the first."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from pathlib import Path
+
+_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+
+
+class RankLog:
+    """Attaches handlers to the ``exarl`` logger and takes them away again on ``close``."""
+
+    def __init__(self, path: Path | None, level: str, *, terminal: bool) -> None:
+        self._logger = logging.getLogger("exarl")
+        self._before = self._logger.level
+        self._logger.setLevel(level.upper())
+        self._handlers: list[logging.Handler] = []
+        if path is not None:
+            self._add(logging.FileHandler(path, encoding="utf-8"), _FORMAT)
+        if terminal:
+            handler = logging.StreamHandler(sys.stderr)
+            handler.setLevel(logging.WARNING)
+            self._add(handler, "%(levelname)s: %(message)s")
+
+    def close(self) -> None:
+        for handler in self._handlers:
+            self._logger.removeHandler(handler)
+            handler.close()
+        self._logger.setLevel(self._before)
+
+    def _add(self, handler: logging.Handler, form: str) -> None:
+        handler.setFormatter(logging.Formatter(form))
+        self._logger.addHandler(handler)
+        self._handlers.append(handler)

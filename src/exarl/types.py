@@ -1,0 +1,140 @@
+"""The data that crosses rooms: what an environment looks like, and a block of experience.
+
+Shapes: ``T`` steps, ``B`` environments, ``K`` episodes that ended inside the block.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+Arrays = dict[str, np.ndarray]
+"""Named arrays: parameters, checkpoints and states all have this form."""
+
+ACTOR_PHASES = ("env", "inference", "send", "wait")
+"""What an actor spends its time on; ``Block.seconds`` is in this order."""
+
+
+@dataclass(frozen=True)
+class ArraySpec:
+    """Shape and dtype of one array, without its leading time and batch axes."""
+
+    shape: tuple[int, ...]
+    dtype: str
+
+    def zeros(self, *leading: int) -> np.ndarray:
+        return np.zeros((*leading, *self.shape), self.dtype)
+
+
+@dataclass(frozen=True)
+class EnvSpec:
+    """What an agent must know of an environment, after flattening and action mapping.
+
+    ``n_actions`` counts the actions of a discrete space and is None for a continuous one, whose
+    bounds are then ``action_low`` and ``action_high`` (flattened).
+    """
+
+    env_id: str
+    observation: ArraySpec
+    action: ArraySpec
+    n_actions: int | None
+    action_low: tuple[float, ...] = ()
+    action_high: tuple[float, ...] = ()
+    max_episode_steps: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> EnvSpec:
+        def array(spec: Mapping[str, Any]) -> ArraySpec:
+            return ArraySpec(tuple(spec["shape"]), spec["dtype"])
+
+        return cls(
+            **{
+                **data,
+                "observation": array(data["observation"]),
+                "action": array(data["action"]),
+                "action_low": tuple(data["action_low"]),
+                "action_high": tuple(data["action_high"]),
+            }
+        )
+
+
+@dataclass(frozen=True)
+class Block:
+    """``T`` consecutive steps of ``B`` environments, with fixed layout.
+
+    ``observations[t]`` led to ``actions[t]``; ``observations[T]`` is where the next block begins.
+    When an episode ends at ``t`` (``terminated`` or ``truncated``), ``observations[t + 1]`` already
+    belongs to the next episode, and the true last observation stands in ``final_observations``.
+    The ``K`` entries of the last three arrays are ordered by environment, then by time.
+    """
+
+    observations: np.ndarray  # [T + 1, B, ...]
+    actions: np.ndarray  # [T, B, ...]
+    rewards: np.ndarray  # [T, B] float32
+    terminated: np.ndarray  # [T, B] bool
+    truncated: np.ndarray  # [T, B] bool
+    final_observations: np.ndarray  # [K, ...]
+    episode_returns: np.ndarray  # [K] float64
+    episode_lengths: np.ndarray  # [K] int64
+    recorded: Mapping[str, np.ndarray] = field(default_factory=dict)  # name -> [T, B, ...]
+    version: int = 0  # of the weights that acted
+    restarts: int = 0  # environments that had to be started anew
+    seconds: np.ndarray = field(default_factory=lambda: np.zeros(len(ACTOR_PHASES)))
+
+    @property
+    def steps(self) -> int:
+        """Environment steps in this block, T x B."""
+        return self.rewards.size
+
+    @property
+    def ended(self) -> np.ndarray:
+        """[T, B]: whether an episode ended at this step, for whatever reason."""
+        ended: np.ndarray = self.terminated | self.truncated
+        return ended
+
+    def next_observations(self) -> np.ndarray:
+        """[T, B, ...]: where each step truly led, also at the end of an episode."""
+        following: np.ndarray = self.observations[1:].copy()
+        following.swapaxes(0, 1)[self.ended.T] = self.final_observations
+        return following
+
+
+BY_EPISODE = ("final_observations", "episode_returns", "episode_lengths")
+BLOCK_ARRAYS = (
+    "observations",
+    "actions",
+    "rewards",
+    "terminated",
+    "truncated",
+    *BY_EPISODE,
+    "seconds",
+)
+"""The arrays every block has, in the order in which they travel."""
+
+
+def concatenate(blocks: Sequence[Block]) -> Block:
+    """One block of all the environments of ``blocks``, in their order (same T, same layout)."""
+    if len(blocks) == 1:
+        return blocks[0]
+
+    def join(name: str) -> np.ndarray:
+        parts = [getattr(block, name) for block in blocks]
+        return np.concatenate(parts, axis=0 if name in BY_EPISODE else 1)
+
+    return Block(
+        **{name: join(name) for name in BLOCK_ARRAYS if name != "seconds"},
+        recorded={
+            name: np.concatenate([block.recorded[name] for block in blocks], 1)
+            for name in blocks[0].recorded
+        },
+        version=min(block.version for block in blocks),
+        restarts=sum(block.restarts for block in blocks),
+        seconds=np.sum([block.seconds for block in blocks], 0),
+    )

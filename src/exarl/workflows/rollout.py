@@ -1,0 +1,125 @@
+"""The one rollout: B environments and a policy give blocks of T steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from time import perf_counter
+
+import numpy as np
+
+from exarl.agents.base import ExaAgent
+from exarl.envs.episode import Episode, check_finite
+from exarl.learning.exploration import Streams
+from exarl.types import ACTOR_PHASES, Arrays, Block
+
+
+class Rollout:
+    """Owns this actor's environments and their random streams."""
+
+    def __init__(
+        self, agent: ExaAgent, episodes: Sequence[Episode], streams: Streams, block_steps: int
+    ) -> None:
+        self._agent = agent
+        self._episodes = episodes
+        self._streams = streams
+        self._steps = block_steps
+        self._begun = False
+
+    def collect(self, version: int) -> Block:
+        """Step every environment ``block_steps`` times with the agent's present weights.
+
+        Autoreset keeps the true last observation of an episode, and ``terminated`` apart from
+        ``truncated``. Raises EnvironmentFailure when an environment returns NaN or infinity.
+        """
+        self._begin()
+        spec, width = self._agent.spec, len(self._episodes)
+        observations = spec.observation.zeros(self._steps + 1, width)
+        actions = spec.action.zeros(self._steps, width)
+        rewards = np.zeros((self._steps, width), np.float32)
+        terminated = np.zeros((self._steps, width), bool)
+        truncated = np.zeros((self._steps, width), bool)
+        recorded = {n: s.zeros(self._steps, width) for n, s in self._agent.recorded.items()}
+        ends: list[list[tuple[np.ndarray, float, int]]] = [[] for _ in self._episodes]
+        for i, episode in enumerate(self._episodes):
+            observations[0, i] = episode.observation
+        inference = 0.0
+        started = perf_counter()
+        for t in range(self._steps):
+            asked = perf_counter()
+            chosen, extras = self._agent.action(observations[t], self._streams)
+            inference += perf_counter() - asked
+            actions[t] = chosen
+            for name, array in extras.items():
+                recorded[name][t] = array
+            # Python integers are what most environments expect, and faster than NumPy's.
+            listed = chosen.tolist() if spec.n_actions is not None else chosen
+            following = observations[t + 1]
+            for i, episode in enumerate(self._episodes):
+                seen, rewards[t, i], ended, cut = episode.step(listed[i])
+                if ended or cut:
+                    terminated[t, i], truncated[t, i] = ended, cut
+                    ends[i].append((np.array(seen), episode.total_reward, episode.length))
+                    seen = episode.begin()
+                following[i] = seen
+        total = perf_counter() - started
+        check_finite([episode.env_id for episode in self._episodes], observations, rewards)
+        seconds = np.zeros(len(ACTOR_PHASES))
+        seconds[:2] = total - inference, inference
+        finished = [end for environment in ends for end in environment]
+        return Block(
+            observations,
+            actions,
+            rewards,
+            terminated,
+            truncated,
+            _stack([end[0] for end in finished], observations),
+            np.array([end[1] for end in finished], np.float64),
+            np.array([end[2] for end in finished], np.int64),
+            recorded,
+            version,
+            self._take_restarts(),
+            seconds,
+        )
+
+    def state(self) -> Arrays:
+        """The running episodes and the place in the random streams, by environment number."""
+        self._begin()
+        arrays: Arrays = {}
+        for episode in self._episodes:
+            named = {**episode.state(), "stream": np.array(self._streams.position)}
+            arrays |= {f"{episode.env_id}/{name}": array for name, array in named.items()}
+        return arrays
+
+    def restore(self, arrays: Arrays) -> None:
+        """Continue the episodes that ``arrays`` knows; the other environments start afresh."""
+        self._begun = True
+        for episode in self._episodes:
+            prefix = f"{episode.env_id}/"
+            own = {n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)}
+            if own:
+                self._streams.seek(int(own["stream"]))
+                episode.restore(own)
+            else:
+                episode.begin()
+
+    def close(self) -> None:
+        for episode in self._episodes:
+            episode.close()
+
+    def _begin(self) -> None:
+        if not self._begun:
+            self._begun = True
+            for episode in self._episodes:
+                episode.begin()
+
+    def _take_restarts(self) -> int:
+        count = sum(episode.restarts for episode in self._episodes)
+        for episode in self._episodes:
+            episode.restarts = 0
+        return count
+
+
+def _stack(rows: list[np.ndarray], like: np.ndarray) -> np.ndarray:
+    """The rows as [K, ...], also when there are none."""
+    shape = (len(rows), *like.shape[2:])
+    return np.array(rows, like.dtype).reshape(shape)
