@@ -1,51 +1,44 @@
-"""From configuration to objects to a run: the only place where names become things."""
+"""A run: from a configuration to objects on each rank, to a run directory with a result in it."""
 
 from __future__ import annotations
 
 import contextlib
-import cProfile
-import json
 import logging
 import os
 import sys
 import time
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from exarl import registry
-from exarl.agents.base import ExaAgent, NoParameters
 from exarl.comm import mpi
 from exarl.comm.codec import BlockCodec, decode_arrays, encode_arrays
 from exarl.comm.layout import Layout, Role, plan_layout
 from exarl.comm.wait import wait_for
-from exarl.config import (
-    FAMILIES,
-    Configuration,
-    LearnerConfig,
-    Schema,
-    Source,
-    load,
-    parse_flags,
-    resolve,
-    schema_of,
-    stored_source,
+from exarl.components import (
+    STOPS,
+    build_agent,
+    build_episode,
+    build_workflow,
+    check_same_run,
+    configure,
+    configure_again,
 )
-from exarl.envs import describe_env, group, make_env
+from exarl.config import Configuration, LearnerConfig
+from exarl.envs import group
 from exarl.envs.episode import Episode
-from exarl.envs.spaces import SpaceAdapter, adapt
 from exarl.errors import ConfigError, ExarlError
 from exarl.learning.exploration import Streams
 from exarl.runs.checkpoint import Checkpoint, load_newest
 from exarl.runs.clock import Clock
 from exarl.runs.curve import draw_curve
-from exarl.runs.directory import RunDirectory, new_run_directory, open_run, read_json
+from exarl.runs.directory import RunDirectory, new_run_directory, open_run
 from exarl.runs.logs import RankLog
 from exarl.runs.manifest import make_manifest
 from exarl.runs.metrics import read_rows
+from exarl.runs.profile import profiled
 from exarl.runs.progress import Progress, make_progress
 from exarl.runs.signals import StopSignals
 from exarl.runs.trace import Tracer, merge
@@ -56,8 +49,6 @@ from exarl.workflows.rollout import Rollout
 log = logging.getLogger(__name__)
 
 HELLO_TAG, START_TAG, STATES_TAG = 21, 22, 23
-STOPS = ("total_steps", "n_episodes", "wall_time", "target_reward")
-MAY_CHANGE = (*STOPS, "log_level", "profile", "checkpoint_interval", "keep_checkpoints")
 ERROR_FILE = "EXARL_ERROR_FILE"
 """Where a failing rank leaves its traceback for the process that launched the job."""
 
@@ -69,92 +60,6 @@ class RunResult:
     run_dir: Path
     reason: str
     summary: Mapping[str, Any]
-
-
-# -- names become things ----------------------------------------------------------------------------
-
-
-def lookup(family: str, id: str) -> tuple[Schema, bool]:
-    """The parameters of a registered component."""
-    if family == "env":
-        return describe_env(id)
-    registries = {
-        "agent": registry.agents,
-        "workflow": registry.workflows,
-        "model": registry.networks,
-    }
-    component = registries[family].load(id)
-    return schema_of(getattr(component, "Config", NoParameters)), False
-
-
-def configure(
-    config: str | os.PathLike[str] | None = None,
-    flags: Sequence[str] = (),
-    overrides: Mapping[str, Any] | None = None,
-) -> Configuration:
-    """Resolve all layers, the words of a command line and Python arguments, later ones winning."""
-    explicit = [
-        Source(parse_flags(flags), "command line", text=True),
-        Source(overrides or {}, "argument"),
-    ]
-    return load(lookup, explicit, config=Path(config).expanduser() if config else None)
-
-
-def configure_again(run: RunDirectory, flags: Sequence[str] = ()) -> Configuration:
-    """The configuration of a stored run, with a few words of a command line on top."""
-    stored = stored_source(read_json(run.config), str(run.config))
-    return resolve(lookup, [stored, Source(parse_flags(flags), "command line", text=True)])
-
-
-def check_same_run(run: RunDirectory, configuration: Configuration) -> None:
-    """ConfigError when a stored run is not the one asked for; only its ending may differ."""
-    stored = read_json(run.config)
-    asked = json.loads(json.dumps(configuration.to_json()))
-    for family in FAMILIES:
-        for key, value in asked[family].items():
-            if stored[family].get(key) != value and key not in MAY_CHANGE:
-                raise ConfigError(
-                    f"{run.path} holds a run with {key}={stored[family].get(key)!r}, not {value!r};"
-                    " choose another run_dir"
-                )
-
-
-def build_episode(
-    configuration: Configuration, env_id: int, comm: Any = None, **options: Any
-) -> tuple[Any, SpaceAdapter, int | None]:
-    """One environment, its adapter for the chosen agent, and the limit on its episodes."""
-    learner = configuration.learner
-    agent_class = registry.agents.load(learner.agent)
-    env, limit = make_env(learner.env, configuration.values["env"], comm=comm, **options)
-    limit = learner.n_steps or limit
-    adapter = adapt(
-        learner.env,
-        env.observation_space,
-        env.action_space,
-        action_kind=agent_class.action_kind,
-        nactions=configuration.values["agent"].get("nactions", 5),
-        max_episode_steps=limit,
-    )
-    return env, adapter, limit
-
-
-def build_agent(configuration: Configuration, spec: EnvSpec) -> ExaAgent:
-    """The chosen agent with the chosen network, not yet a learner."""
-    learner = configuration.learner
-    agent_class = registry.agents.load(learner.agent)
-    network_class = registry.networks.load(learner.model_type)
-    network_config = configuration.build("model", getattr(network_class, "Config", NoParameters))
-    network = partial(network_class, network_config, spec.observation)
-    agent: ExaAgent = agent_class(
-        spec, configuration.build("agent", agent_class.Config), network, learner.seed
-    )
-    n_step = getattr(agent.config, "n_step", 1)
-    if n_step > learner.block_steps:
-        raise ConfigError(f"n_step={n_step} needs block_steps >= n_step, not {learner.block_steps}")
-    return agent
-
-
-# -- the run ----------------------------------------------------------------------------------------
 
 
 class ExaLearner:
@@ -213,11 +118,7 @@ class ExaLearner:
                 f"workflow '{config.workflow}' has one learner in this version:"
                 " learner_procs must be 1"
             )
-        workflow_class = registry.workflows.load(config.workflow)
-        workflow_config = configuration.build(
-            "workflow", getattr(workflow_class, "Config", NoParameters)
-        )
-        self.workflow = workflow_class(workflow_config)
+        self.workflow = build_workflow(configuration)
         self._show = show
         self.channel: mpi.Channel | None = None
         self._group_comm: Any = None
@@ -231,9 +132,9 @@ class ExaLearner:
             return self._run_here()
         try:
             self.channel = mpi.Channel(self._comm)
-            self._group_comm = split(self._comm, self.role.group)
+            self._group_comm = mpi.split(self._comm, self.role.group)
             result = self._run_here()
-            wait_for_all(self.channel)
+            self.channel.wait_for_all()
             return result
         except BaseException as error:
             self._abort(error)
@@ -254,7 +155,8 @@ class ExaLearner:
             resumed = self._start(stack)
             if role.learns:
                 self._build_loop(stack, resumed)
-            with profiled(self.config.profile, self._run_dir, role.rank):
+            profile = self._run_dir.rank_file("profile", role.rank, "prof")
+            with profiled(profile if self.config.profile == "cprofile" else None):
                 self.workflow.run(self)
             return self._finish()
 
@@ -457,30 +359,5 @@ def launched_world() -> Any:
         ) from error
 
 
-def split(comm: Any, group: int | None) -> Any:
-    """This rank's environment group as a communicator of its own; collective over all ranks."""
-    from mpi4py import MPI
-
-    return comm.Split(MPI.UNDEFINED if group is None else group, comm.rank)
-
-
-def wait_for_all(channel: mpi.Channel) -> None:
-    """Return when every rank has come here, without spinning."""
-    request = channel.comm.Ibarrier()
-    wait_for(lambda: True if request.Test() else None)
-
-
 def open_null(stack: contextlib.ExitStack) -> Any:
     return stack.enter_context(open(os.devnull, "w"))
-
-
-@contextlib.contextmanager
-def profiled(mode: str, run: RunDirectory, rank: int) -> Iterator[None]:
-    """With ``cprofile``: profile the body and leave the numbers in the rank's logs."""
-    if mode != "cprofile":
-        yield
-        return
-    profile = cProfile.Profile()
-    with profile:
-        yield
-    profile.dump_stats(run.rank_file("profile", rank, "prof"))

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from exarl import envs, registry
+from exarl.components import build_agent, configure
 from exarl.errors import ConfigError, did_you_mean
-from exarl.experiment import build_agent, configure
 from exarl.types import EnvSpec
 
 KINDS: dict[str, Callable[..., None]] = {

@@ -72,8 +72,10 @@ class Channel:
         wait_for(lambda: True if request.Test() else None)
         return status.Get_source(), piece
 
-    def close(self) -> None:
-        self.comm.Free()
+    def wait_for_all(self) -> None:
+        """Return when every rank has come here, without spinning."""
+        request = self.comm.Ibarrier()
+        wait_for(lambda: True if request.Test() else None)
 
 
 def pack_json(data: Any) -> bytes:
@@ -87,6 +89,11 @@ def unpack_json(payload: np.ndarray) -> Any:
 def world() -> Any:
     """MPI's world communicator; starts MPI."""
     return _mpi().COMM_WORLD
+
+
+def split(comm: Any, group: int | None) -> Any:
+    """This rank's group as a communicator of its own (None: in no group); collective."""
+    return comm.Split(_mpi().UNDEFINED if group is None else group, comm.rank)
 
 
 def launched_ranks() -> tuple[int, int] | None:

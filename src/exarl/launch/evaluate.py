@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from exarl.components import build_agent, build_episode, configure_again
 from exarl.envs.episode import Episode
 from exarl.errors import CheckpointError, ConfigError
-from exarl.experiment import build_agent, build_episode, configure_again
 from exarl.launch import words as line
 from exarl.learning.exploration import EVALUATION
 from exarl.runs.checkpoint import list_checkpoints, load_checkpoint, load_newest

@@ -45,7 +45,8 @@ def train(words: list[str]) -> int:
     procs = line.take_count(words, "procs")
     serial = line.take_flag(words, "serial")
 
-    from exarl.experiment import ExaLearner, configure
+    from exarl.components import configure
+    from exarl.experiment import ExaLearner
 
     if procs is not None and not serial and launched_ranks() is None:
         check_ranks(configure(config, words), procs)
@@ -61,7 +62,8 @@ def resume(words: list[str]) -> int:
     procs = line.take_count(words, "procs")
     serial = line.take_flag(words, "serial")
 
-    from exarl.experiment import ExaLearner, configure_again
+    from exarl.components import configure_again
+    from exarl.experiment import ExaLearner
     from exarl.runs.directory import open_run, read_json
 
     run = open_run(path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -59,10 +60,14 @@ class MLP:
     def apply(self, xp: Any, params: Any, observations: Any) -> Any:
         """[N, *observation] -> [N, outputs]."""
         activation = ACTIVATIONS[self.config.activation]
-        x = observations.reshape(len(observations), -1)
+        x = observations if observations.ndim == 2 else observations.reshape(len(observations), -1)
         if x.dtype != np.float32:
             x = x.astype(np.float32)
-        last = len(self.config.hidden)
-        for layer in range(last):
-            x = activation(xp, x @ params[f"{layer}/w"] + params[f"{layer}/b"])
-        return x @ params[f"{last}/w"] + params[f"{last}/b"]
+        *hidden, (w_out, b_out) = self._names
+        for w, b in hidden:
+            x = activation(xp, x @ params[w] + params[b])
+        return x @ params[w_out] + params[b_out]
+
+    @cached_property
+    def _names(self) -> list[tuple[str, str]]:
+        return [(f"{layer}/w", f"{layer}/b") for layer in range(len(self.config.hidden) + 1)]

@@ -25,9 +25,9 @@ def draw_curve(
 ) -> bool:
     """Draw mean reward over steps, with the range of rewards as a band, as a PNG at ``path``.
 
-    Rows are those of ``progress.csv``; keys may be missing, values None, NaN or text. A second panel
-    shows loss and epsilon where there are any. Returns False, and writes nothing, when no row holds
-    both a number of steps and a finite reward. The file is written aside and renamed.
+    Rows are those of ``progress.csv``; keys may be missing, values None, NaN or text. A second
+    panel shows loss and epsilon where there are any. Returns False, and writes nothing, when no row
+    holds both a number of steps and a finite reward. The file is written aside and renamed.
     """
     names = ("episode_reward_mean", "episode_reward_min", "episode_reward_max", "loss", "epsilon")
     steps = column(rows, "timesteps_total")
@@ -129,7 +129,7 @@ def _draw_rewards(
         axes.fill_between(
             steps, low, high, color=_BLUE, alpha=0.13, linewidth=0, label="min .. max"
         )
-    _line(axes, steps, columns["episode_reward_mean"], _BLUE, "mean", 2.2)
+    _line(axes, steps, columns["episode_reward_mean"], _BLUE, label="mean", width=2.2)
     if target is not None and np.isfinite(target):
         axes.axhline(
             target, color=_GREEN, linewidth=1.6, linestyle=(0, (6, 4)), label=f"target {target:g}"
@@ -160,11 +160,11 @@ def _draw_learning(axes: Axes, steps: np.ndarray, columns: Mapping[str, np.ndarr
         _plain(panels["epsilon"])
         panels["epsilon"].grid(False)
     if has_loss:
-        _line(axes, steps, columns["loss"], _ORANGE, "loss", 1.4)
+        _line(axes, steps, columns["loss"], _ORANGE, label="loss", width=1.4)
         _log_scale(axes)
         axes.set_ylabel("loss", fontsize=13, color=_ORANGE)
     if has_epsilon:
-        _line(panels["epsilon"], steps, columns["epsilon"], _GREY, "epsilon", 1.4)
+        _line(panels["epsilon"], steps, columns["epsilon"], _GREY, label="epsilon", width=1.4)
         panels["epsilon"].set_ylabel("epsilon", fontsize=13, color=_GREY)
         panels["epsilon"].set_ylim(bottom=0)
 
@@ -182,7 +182,7 @@ def _log_scale(axes: Axes) -> None:
 
 
 def _line(
-    axes: Axes, steps: np.ndarray, values: np.ndarray, color: str, label: str, width: float
+    axes: Axes, steps: np.ndarray, values: np.ndarray, color: str, *, label: str, width: float
 ) -> None:
     """A line over the rows that have a value; few points are marked, one alone would not show."""
     known = np.isfinite(values)
@@ -210,7 +210,7 @@ def _save(figure: Figure, path: Path) -> None:
     try:
         with aside.open("wb") as file:
             FigureCanvasAgg(figure).print_png(file)
-        os.replace(aside, path)
+        aside.replace(path)
     except BaseException:
         aside.unlink(missing_ok=True)
         raise

@@ -55,10 +55,8 @@ class EventWriter:
     def scalars(
         self, step: int, values: Mapping[str, float], wall_time: float | None = None
     ) -> None:
-        """Write all of ``values`` at ``step`` as one event, at ``wall_time`` (Unix, default now)."""
-        summary = b"".join(
-            [self._head(name) + _float32(value) for name, value in values.items()],
-        )
+        """Write all of ``values`` as one event of ``step``; ``wall_time`` is Unix time, default now."""
+        summary = b"".join([self._head(name) + _float32(v) for name, v in values.items()])
         self._file.write(
             _record(
                 _wall_time(wall_time)

@@ -190,10 +190,8 @@ class _LiveProgress:
     def note(self, text: str) -> None:
         if self._live is None:
             return
-        from rich.text import Text
-
         try:
-            self._live.console.print(Text(text), soft_wrap=True)
+            self._live.console.print(text, soft_wrap=True, markup=False, emoji=False)
         except (OSError, ValueError):
             self._give_up()
 

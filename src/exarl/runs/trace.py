@@ -198,7 +198,7 @@ def _aside(path: Path) -> Iterator[TextIO]:
     try:
         with aside.open("w", encoding="utf-8") as file:
             yield file
-        os.replace(aside, path)
+        aside.replace(path)
     except BaseException:
         aside.unlink(missing_ok=True)
         raise
