@@ -113,6 +113,19 @@ def build_agent(configuration: Configuration, spec: EnvSpec) -> ExaAgent:
     return agent
 
 
+def check_learners(workflow: ExaWorkflow, configuration: Configuration) -> None:
+    """ConfigError when several learners are asked for and workflow or agent cannot have them."""
+    learner = configuration.learner
+    if learner.learner_procs == 1:
+        return
+    if not workflow.many_learners:
+        raise ConfigError(f"workflow '{learner.workflow}' has one learner: learner_procs must be 1")
+    if not registry.agents.load(learner.agent).learns_in_team:
+        raise ConfigError(
+            f"agent '{learner.agent}' learns alone (learns_in_team): learner_procs must be 1"
+        )
+
+
 def build_workflow(configuration: Configuration) -> ExaWorkflow:
     """The chosen workflow."""
     workflow_class = registry.workflows.load(configuration.learner.workflow)

@@ -16,12 +16,14 @@ from typing import Any
 from exarl.comm import mpi
 from exarl.comm.codec import BlockCodec, decode_arrays, encode_arrays
 from exarl.comm.layout import Layout, Role, plan_layout
+from exarl.comm.team import LearnerTeam
 from exarl.comm.wait import wait_for
 from exarl.components import (
     STOPS,
     build_agent,
     build_episode,
     build_workflow,
+    check_learners,
     check_same_run,
     configure,
     configure_again,
@@ -31,26 +33,27 @@ from exarl.envs import group
 from exarl.envs.episode import Episode
 from exarl.errors import ConfigError, ExarlError
 from exarl.learning.exploration import Streams
-from exarl.runs.checkpoint import Checkpoint, load_newest
+from exarl.runs.checkpoint import Checkpoint, find_newest, load_checkpoint
 from exarl.runs.clock import Clock
 from exarl.runs.curve import draw_curve
 from exarl.runs.directory import RunDirectory, new_run_directory, open_run
 from exarl.runs.logs import RankLog
 from exarl.runs.manifest import make_manifest
 from exarl.runs.metrics import read_rows
+from exarl.runs.notes import note_error, note_run
 from exarl.runs.profile import profiled
 from exarl.runs.progress import Progress, make_progress
 from exarl.runs.signals import StopSignals
 from exarl.runs.trace import Tracer, merge
-from exarl.types import Arrays, EnvSpec
+from exarl.runs.watchdog import Watchdog
+from exarl.types import Arrays, Block, EnvSpec
+from exarl.workflows.keeper import part_for
 from exarl.workflows.learner import LearningLoop
 from exarl.workflows.rollout import Rollout
 
 log = logging.getLogger(__name__)
 
 HELLO_TAG, START_TAG, STATES_TAG = 21, 22, 23
-ERROR_FILE = "EXARL_ERROR_FILE"
-"""Where a failing rank leaves its traceback for the process that launched the job."""
 
 
 @dataclass(frozen=True)
@@ -108,18 +111,18 @@ class ExaLearner:
     def _setup(self, configuration: Configuration, comm: Any, serial: bool, show: bool) -> None:
         self.configuration = configuration
         self.config: LearnerConfig = configuration.learner
-        self._comm: Any = None if serial else comm if comm is not None else launched_world()
+        self._comm: Any = None if serial else comm if comm is not None else mpi.launched_world()
         size, rank = (self._comm.size, self._comm.rank) if self._comm is not None else (1, 0)
         config = self.config
         self.layout: Layout = plan_layout(size, config.learner_procs, config.process_per_env)
         self.role: Role = self.layout.role(rank)
-        if config.learner_procs > 1:
-            raise ConfigError(
-                f"workflow '{config.workflow}' has one learner in this version:"
-                " learner_procs must be 1"
-            )
         self.workflow = build_workflow(configuration)
+        check_learners(self.workflow, configuration)
         self._show = show
+        self.backlog: list[Block] = []
+        self.missing_actors = 0
+        self.team: LearnerTeam | None = None
+        self.players: Any = None
         self.channel: mpi.Channel | None = None
         self._group_comm: Any = None
 
@@ -133,7 +136,16 @@ class ExaLearner:
         try:
             self.channel = mpi.Channel(self._comm)
             self._group_comm = mpi.split(self._comm, self.role.group)
+            self.players = mpi.split(self._comm, None if self.role.member else 0)
+            learners = mpi.split(self._comm, 0 if self.role.learns else None)
+            if self.role.learns and self.layout.learners > 1:
+                every = getattr(self.workflow.config, "average_every", 1)
+                self.team = LearnerTeam(learners, every)
             result = self._run_here()
+            if self.missing_actors:
+                # The checkpoint is written; whoever is still in the middle of a step goes down.
+                sys.stderr.flush()
+                self._comm.Abort(128 + (self.signals.received or 0))
             self.channel.wait_for_all()
             return result
         except BaseException as error:
@@ -200,33 +212,45 @@ class ExaLearner:
         if self.role.acts:
             ids = [episode.env_id for episode in self._episodes]
             streams = Streams(self.config.seed, ids)
-            self.rollout = Rollout(self.agent, self._episodes, streams, self.config.block_steps)
+            self.rollout = Rollout(
+                self.agent,
+                self._episodes,
+                streams,
+                self.config.block_steps,
+                fixed_action=self.config.action_type == "fixed",
+            )
 
     def _start(self, stack: contextlib.ExitStack) -> Checkpoint | None:
         """Open or create the run directory; everyone learns of it, and of stored environments."""
         resumed: Checkpoint | None = None
         states: Arrays = {}
-        if self.role.learns:
-            self._run_dir, resumed = self._open_or_create()
-            states = resumed.arrays["envs"] if resumed else {}
+        if self.role.rank == 0:
+            self._run_dir, path = self._open_or_create()
             if self.channel is not None:
-                everyone = [r for r in range(self.layout.world) if r != self.role.rank]
-                self.channel.send(str(self._run_dir.path).encode(), everyone, START_TAG)
-                payload = encode_arrays(states)
-                self.channel.send(payload, self.layout.actor_ranks(), STATES_TAG)
+                news = {"run": str(self._run_dir.path), "checkpoint": str(path) if path else None}
+                self.channel.send(mpi.pack_json(news), range(1, self.layout.world), START_TAG)
         else:
-            assert self.channel is not None
-            self._receive_run_dir()
-            states = decode_arrays(self.channel.receive(0, STATES_TAG)[1])
+            path = self._hear_of_run()
         self._open_log(stack)
+        if self.role.learns and path is not None:
+            resumed = part_for(load_checkpoint(path), self.role.rank)
+            states = resumed.arrays["envs"]
+            pending = self.codec.unpack(resumed.arrays.get("pending", {}))
+            self.backlog = pending[self.role.rank :: self.layout.learners]
+        if self.role.rank == 0 and self.channel is not None:
+            self.channel.send(encode_arrays(states), self.layout.actor_ranks(), STATES_TAG)
+        if self.role.acts and self.channel is not None:
+            states = decode_arrays(self.channel.receive(0, STATES_TAG)[1])
         if self.role.acts and states:
             self.rollout.restore(states)
         return resumed
 
-    def _open_or_create(self) -> tuple[RunDirectory, Checkpoint | None]:
+    def _open_or_create(self) -> tuple[RunDirectory, Path | None]:
+        """The run directory, and the checkpoint to continue from."""
         config = self.config
         if self._run is not None:
-            found = load_newest(self._run.checkpoints)
+            note_run(self._run.path)
+            found = find_newest(self._run.checkpoints)
             if found is None:
                 log.warning(
                     "no usable checkpoint in %s; starting from the beginning", self._run.path
@@ -246,40 +270,55 @@ class ExaLearner:
         }
         library = mpi.library_version() if self.channel is not None else None
         run.create(self.configuration.to_json(), make_manifest(layout, config.seed, mpi=library))
+        note_run(run.path)
         return run, None
 
-    def _receive_run_dir(self) -> None:
+    def _hear_of_run(self) -> Path | None:
         assert self.channel is not None
-        path = self.channel.receive(0, START_TAG)[1].tobytes().decode()
-        self._run_dir = RunDirectory(Path(path))
+        news = mpi.unpack_json(self.channel.receive(0, START_TAG)[1])
+        self._run_dir = RunDirectory(Path(news["run"]))
+        return Path(news["checkpoint"]) if news["checkpoint"] else None
 
     def _open_log(self, stack: contextlib.ExitStack) -> None:
         path = self._run_dir.rank_file("rank", self.role.rank, "log")
         rank_log = RankLog(path, self.config.log_level_name(), terminal=self.role.rank == 0)
         stack.callback(rank_log.close)
+        watchdog = Watchdog(self.config.watchdog, path)
+        stack.callback(watchdog.close)
+        self.clock.moved = watchdog.moved
         log.info("rank %d of %d, %s", self.role.rank, self.layout.world, self.role.name)
 
     def _build_loop(self, stack: contextlib.ExitStack, resumed: Checkpoint | None) -> None:
         config = self.config
         learning = build_agent(self.configuration, self.agent.spec)
-        learning.set_learner()
+        if self.team is not None:
+            learning.set_learner(team=self.team)  # type: ignore[call-arg]
+        else:
+            learning.set_learner()
         stops = {name: getattr(config, name) for name in STOPS}
         title = f"{config.agent} · {config.env} · {config.workflow}"
         self._progress: Progress = make_progress(
-            title, stops, sys.stderr if self._show else open_null(stack)
+            title, stops, sys.stderr if self._show and not self.role.rank else open_null(stack)
         )
         stack.callback(self._progress.close)
         if resumed is not None:
             self._progress.note(f"continuing at step {resumed.numbers['counters']['steps']:,}")
         self.loop = LearningLoop(
-            learning, config, self._run_dir, self._progress, self.clock, self.signals, resumed
+            learning,
+            config,
+            None if self.role.rank else self._run_dir,
+            self._progress,
+            self.clock,
+            self.signals,
+            resumed,
+            check_every=getattr(self.workflow.config, "check_learners", 0),
         )
 
     # -- ending ---------------------------------------------------------------------------------
 
     def _serve(self, stack: contextlib.ExitStack) -> None:
         """A member of an environment group: take part in its calls until dismissed."""
-        self._receive_run_dir()
+        self._hear_of_run()
         self._open_log(stack)
         assert self._group is not None
         group.serve(self._envs, self._group)
@@ -287,7 +326,7 @@ class ExaLearner:
 
     def _finish(self) -> RunResult | None:
         self._write_trace()
-        if not self.role.learns:
+        if self.role.rank:
             return None
         summary = self.loop.close()
         self._progress.close()
@@ -320,11 +359,7 @@ class ExaLearner:
         log.error("%s", message)
         sys.stderr.write(message.rstrip() + "\n")
         sys.stderr.flush()
-        with contextlib.suppress(OSError):
-            if ERROR_FILE in os.environ:
-                # The first rank to fail is the one to hear of; the others fail because of it.
-                with open(os.environ[ERROR_FILE], "x", encoding="utf-8") as file:
-                    file.write(message)
+        note_error(message)
         time.sleep(0.2)  # lets the launcher forward the message before it reports the abort
         self._comm.Abort(error.exit_code if isinstance(error, ExarlError) else 1)
 
@@ -343,20 +378,6 @@ def script_flags() -> list[str]:
     """The command line of the script being run; nothing in an interactive session."""
     interactive = hasattr(sys, "ps1") or "ipykernel" in sys.modules
     return [] if interactive else sys.argv[1:]
-
-
-def launched_world() -> Any:
-    """The world communicator when an MPI launcher started several ranks, else None."""
-    launched = mpi.launched_ranks()
-    if launched is None or launched[1] == 1:
-        return None
-    try:
-        return mpi.world()
-    except (ImportError, RuntimeError) as error:
-        raise ConfigError(
-            f"started as rank {launched[0]} of {launched[1]}, but MPI cannot be loaded ({error});"
-            " install an MPI library or the extra 'exarl[mpi]'"
-        ) from error
 
 
 def open_null(stack: contextlib.ExitStack) -> Any:

@@ -88,7 +88,11 @@ agents = Registry(
 )
 workflows = Registry(
     "workflow",
-    {"sync": "exarl.workflows.sync:Sync"},
-    planned=("async", "rma", "seed", "fused", "elastic"),
+    {
+        "sync": "exarl.workflows.sync:Sync",
+        "async": "exarl.workflows.async_:Async",
+        "rma": "exarl.workflows.rma:Rma",
+    },
+    planned=("seed", "fused", "elastic"),
 )
 networks = Registry("network", {"MLP": "exarl.networks.mlp:MLP"}, planned=("LSTM", "CNN"))

@@ -32,6 +32,17 @@ class Network(Protocol):
     def apply(self, xp: Any, params: Any, observations: Any) -> Any: ...
 
 
+class Team(Protocol):
+    """The learners of a run, as one of them sees it."""
+
+    size: int
+    index: int
+    every: int  # updates between averagings
+
+    def average(self, vector: np.ndarray, weight: float) -> np.ndarray:
+        """The weighted mean of everyone's vector; all learners must call it."""
+
+
 MakeNetwork = Callable[[int], Network]
 """Builds the configured network with so many outputs."""
 
@@ -54,6 +65,8 @@ class ExaAgent(ABC):
     """What ``action`` records beside each action, and the learner finds in the block."""
     metrics: tuple[str, ...] = ()
     """Names of what ``train`` reports, as columns of progress.csv."""
+    learns_in_team: bool = False
+    """Whether several learners can train this agent together."""
 
     def __init__(self, spec: EnvSpec, config: Any, network: MakeNetwork, seed: int) -> None:
         self.spec = spec
@@ -77,11 +90,18 @@ class ExaAgent(ABC):
 
     @abstractmethod
     def set_learner(self) -> None:
-        """Build the learning half here. Only learners call this; it may import JAX."""
+        """Build the learning half here. Only learners call this; it may import JAX.
+
+        An agent with ``learns_in_team`` also takes ``team=``, and averages its gradients over it.
+        """
 
     @abstractmethod
     def train(self, block: Block) -> dict[str, float]:
-        """Learn from a block; the terms of the loss, and ``updates`` = how many were made."""
+        """Learn from a block; the terms of the loss, and ``updates`` = how many were made.
+
+        With ``learns_in_team`` it is called as ``train(block or None, steps)``: all learners at
+        once, ``steps`` being those of all their blocks together.
+        """
 
     @abstractmethod
     def get_weights(self) -> np.ndarray:

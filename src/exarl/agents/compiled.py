@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from exarl.agents.base import Team
 from exarl.types import Arrays
 
 SINGLE_THREAD = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
@@ -20,6 +22,7 @@ def _import_jax() -> tuple[Any, Any]:
     if "jax" not in sys.modules and "XLA_FLAGS" not in os.environ:
         os.environ["XLA_FLAGS"] = SINGLE_THREAD
     import jax
+    import jax.flatten_util
     import optax
 
     return jax, optax
@@ -31,9 +34,17 @@ jnp = jax.numpy
 OPTIMIZERS = ("adam", "adamw", "rmsprop", "sgd", "nadam", "radam", "lion", "adabelief")
 
 Step = Callable[[Any, Any], tuple[Any, Any]]
+Gradient = Callable[[Any, Any], tuple[Any, Any]]
+Apply = Callable[[Any, Any], Any]
+Update = Callable[[Any, Any, int], tuple[Any, Any]]
 
 
-def optimizer(name: str, learning_rate: float, max_grad_norm: float | None) -> Any:
+def linear(start: float, end: float, updates: int) -> Any:
+    """A step size that falls from ``start`` to ``end`` over so many updates; 0: constant."""
+    return optax.linear_schedule(start, end, updates) if updates else start
+
+
+def optimizer(name: str, learning_rate: Any, max_grad_norm: float | None) -> Any:
     """An optax optimiser by name, with the global norm of the gradient clipped where asked."""
     chosen = getattr(optax, name)(learning_rate)
     if max_grad_norm is None:
@@ -53,15 +64,16 @@ def clip_by_global_norm(limit: float) -> Any:
     return optax.GradientTransformation(lambda _: optax.EmptyState(), update)
 
 
-def descend(loss: Callable[..., Any], optimiser: Any) -> Callable[..., Any]:
-    """One gradient step on ``loss(params, *data) -> (value, metrics)``."""
+def descend(optimiser: Any, gradient: Any, opt_state: Any, params: Any) -> tuple[Any, Any]:
+    """One step of the optimiser: new parameters and its new state."""
+    updates, opt_state = optimiser.update(gradient, opt_state, params)
+    return optax.apply_updates(params, updates), opt_state
 
-    def step(params: Any, opt_state: Any, *data: Any) -> tuple[Any, Any, Any]:
-        (_, metrics), gradient = jax.value_and_grad(loss, has_aux=True)(params, *data)
-        updates, opt_state = optimiser.update(gradient, opt_state, params)
-        return optax.apply_updates(params, updates), opt_state, metrics
 
-    return step
+def gradient_of(loss: Callable[[Any], tuple[Any, Any]], params: Any) -> tuple[Any, Any]:
+    """The gradient of ``loss(params) -> (value, metrics)``, and the metrics."""
+    (_, metrics), gradient = jax.value_and_grad(loss, has_aux=True)(params)
+    return gradient, metrics
 
 
 def scanned(step: Step) -> Step:
@@ -76,6 +88,84 @@ def scanned(step: Step) -> Step:
 
     compiled: Step = jax.jit(run, donate_argnums=0)
     return compiled
+
+
+def learner(gradient: Gradient, apply: Apply, team: Team | None) -> Update:
+    """The updates of a block: ``gradient(state, batch) -> (gradient, metrics)``, ``apply(state,
+    gradient) -> state``, all in one compiled call.
+
+    With a team of several learners the gradient of each update is averaged over it instead or, when
+    ``team.every`` is k > 1, every k updates are made alone and then the states averaged. A learner
+    without data takes part with weight 0 (``batches`` None).
+    """
+
+    def step(state: Any, batch: Any) -> tuple[Any, Any]:
+        slope, metrics = gradient(state, batch)
+        return apply(state, slope), metrics
+
+    alone = scanned(step)
+    if team is None or team.size == 1:
+        return lambda state, batches, updates: alone(state, batches)
+    if team.every > 1:
+        return _averaging_states(alone, team)
+    return _averaging_gradients(gradient, apply, team)
+
+
+def _averaging_gradients(gradient: Gradient, apply: Apply, team: Team) -> Update:
+    ravel = jax.flatten_util.ravel_pytree
+
+    @partial(jax.jit)
+    def flat_gradient(state: Any, batch: Any) -> tuple[Any, Any]:
+        slope, metrics = gradient(state, batch)
+        return ravel(slope)[0], metrics
+
+    @partial(jax.jit, donate_argnums=0)
+    def flat_apply(state: Any, vector: Any) -> Any:
+        return apply(state, ravel(state["params"])[1](vector))
+
+    def run(state: Any, batches: Any, updates: int) -> tuple[Any, Any]:
+        sums: list[Any] = []
+        vector = np.zeros(sum(leaf.size for leaf in jax.tree.leaves(state["params"])), np.float32)
+        for update in range(updates):
+            if batches is not None:
+                batch = {name: array[update] for name, array in batches.items()}
+                slope, metrics = flat_gradient(state, batch)
+                vector = np.asarray(slope)
+                sums.append(metrics)
+            mean = team.average(vector, 0.0 if batches is None else 1.0)
+            state = flat_apply(state, mean)
+        means = jax.tree.map(lambda *values: float(np.mean(values)), *sums) if sums else {}
+        return state, means
+
+    return run
+
+
+def _averaging_states(alone: Step, team: Team) -> Update:
+    ravel = jax.flatten_util.ravel_pytree
+
+    def run(state: Any, batches: Any, updates: int) -> tuple[Any, Any]:
+        metrics: Any = {}
+        for start in range(0, updates, team.every):
+            if batches is not None:
+                part = {n: a[start : start + team.every] for n, a in batches.items()}
+                state, metrics = alone(state, part)
+            floats, restore = ravel(_floats(state))
+            mean = team.average(np.asarray(floats), 0.0 if batches is None else 1.0)
+            state = _with_floats(state, restore(jnp.asarray(mean)))
+        return state, metrics
+
+    return run
+
+
+def _floats(tree: Any) -> list[Any]:
+    return [leaf for leaf in jax.tree.leaves(tree) if jnp.issubdtype(leaf.dtype, jnp.floating)]
+
+
+def _with_floats(tree: Any, floats: list[Any]) -> Any:
+    fresh = iter(floats)
+    return jax.tree.map(
+        lambda leaf: next(fresh) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf, tree
+    )
 
 
 def to_device(tree: Any) -> Any:

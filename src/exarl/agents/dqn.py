@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from exarl.agents.base import ExaAgent, MakeNetwork
+from exarl.agents.base import ExaAgent, MakeNetwork, Team
 from exarl.config import param
 from exarl.errors import ConfigError
 from exarl.learning import losses
@@ -35,6 +35,10 @@ class DQNConfig:
 
     gamma: float = param(0.99, "discount factor", ge=0, le=1)
     learning_rate: float = param(1e-3, "step size of the optimiser", gt=0)
+    learning_rate_end: float = param(0.0, "step size after learning_rate_updates", ge=0)
+    learning_rate_updates: int = param(
+        0, "if not 0: the step size falls linearly to learning_rate_end over so many updates", ge=0
+    )
     batch_size: int = param(64, "transitions in an update", ge=1)
     updates_per_step: float = param(
         1.0, "updates per environment step, rounded to whole updates a block", gt=0
@@ -59,6 +63,9 @@ class DQNConfig:
         param("adam", "optimiser, by its name in optax")
     )
     max_grad_norm: float | None = param(10.0, "clip the gradient's norm; null: do not", gt=0)
+    act_with: Literal["online", "target"] = param(
+        "online", "which network acts; the target's slow average is the steadier policy"
+    )
     nactions: int = param(5, "bins a dimension when the action space is continuous", ge=2)
 
 
@@ -68,11 +75,13 @@ class DQN(ExaAgent):
     Config = DQNConfig
     action_kind = "discrete"
     metrics = ("loss", "q_mean", "td_error", "epsilon")
+    learns_in_team = True
 
     def __init__(self, spec: EnvSpec, config: DQNConfig, network: MakeNetwork, seed: int) -> None:
         super().__init__(spec, config, network, seed)
         if spec.n_actions is None:
             raise ConfigError(f"DQN-v0 needs discrete actions; {spec.env_id} has continuous ones")
+        self._learned: Any = None  # the learning half's state, on a learner
         self._network = network(spec.n_actions + config.dueling)
         params = self._network.init(generator(seed, LEARNER, 0))
         self._layout = ParamLayout.of({**params, "epsilon": np.float32(0)})
@@ -94,6 +103,7 @@ class DQN(ExaAgent):
         return epsilon_greedy(q_values, self._epsilon, rng.uniform(2)), {}
 
     def set_weights(self, weights: np.ndarray) -> None:
+        self._weights = weights
         self._params = self._layout.unpack(weights)
         self._epsilon = float(self._params["epsilon"])
 
@@ -117,22 +127,25 @@ class DQN(ExaAgent):
         value = penalty(xp, errors).mean()
         return value, {"loss": value, "q_mean": q_tm1.mean(), "td_error": xp.abs(errors).mean()}
 
-    def set_learner(self) -> None:
+    def set_learner(self, team: Team | None = None) -> None:
         from exarl.agents import compiled
 
         cfg = self.config
-        optimiser = compiled.optimizer(cfg.optimizer, cfg.learning_rate, cfg.max_grad_norm)
-        descend = compiled.descend(
-            lambda params, *data: self.loss(compiled.jnp, params, *data), optimiser
-        )
+        rate = compiled.linear(cfg.learning_rate, cfg.learning_rate_end, cfg.learning_rate_updates)
+        optimiser = compiled.optimizer(cfg.optimizer, rate, cfg.max_grad_norm)
 
-        def update(state: Any, batch: Any) -> tuple[Any, Any]:
+        def gradient(state: Any, batch: Any) -> tuple[Any, Any]:
             targets = self.targets(compiled.jnp, state["params"], state["target"], batch)
-            params, opt, metrics = descend(state["params"], state["opt"], batch, targets)
+            return compiled.gradient_of(
+                lambda params: self.loss(compiled.jnp, params, batch, targets), state["params"]
+            )
+
+        def apply(state: Any, slope: Any) -> Any:
+            params, opt = compiled.descend(optimiser, slope, state["opt"], state["params"])
             count = state["count"] + 1
             rate = cfg.tau if cfg.tau else 1.0 * (count % cfg.target_update_interval == 0)
             target = {k: v + rate * (params[k] - v) for k, v in state["target"].items()}
-            return {"params": params, "target": target, "opt": opt, "count": count}, metrics
+            return {"params": params, "target": target, "opt": opt, "count": count}
 
         params = {name: self._params[name] for name in self._params if name != "epsilon"}
         self._learned = compiled.to_device(
@@ -143,19 +156,26 @@ class DQN(ExaAgent):
                 "count": np.int32(0),
             }
         )
-        self._update = compiled.scanned(update)
+        self._update = compiled.learner(gradient, apply, team)
+        learners, index = (team.size, team.index) if team else (1, 0)
+        self._batch_size = max(1, cfg.batch_size // learners)
         self._replay = UniformReplay(cfg.replay_capacity)
-        self._rng = generator(self.seed, LEARNER, 1)
+        self._rng = generator(self.seed, LEARNER, 1, index)
         self._steps = 0
 
-    def train(self, block: Block) -> dict[str, float]:
-        self._replay.add(self.transitions(block))
-        self._steps += block.steps
+    def train(self, block: Block | None, steps: int | None = None) -> dict[str, float]:
+        if block is not None:
+            self._replay.add(self.transitions(block))
+            steps = block.steps if steps is None else steps
+        assert steps is not None
+        self._steps += steps
         if self._steps < max(self.config.learning_starts, 1):
             return {"updates": 0, "epsilon": self._epsilon_now()}
-        updates = max(1, round(block.steps * self.config.updates_per_step))
-        batches = self._replay.sample(self._rng, updates, self.config.batch_size)
-        self._learned, metrics = self._update(self._learned, batches)
+        updates = max(1, round(steps * self.config.updates_per_step))
+        batches = None
+        if self._replay.size:
+            batches = self._replay.sample(self._rng, updates, self._batch_size)
+        self._learned, metrics = self._update(self._learned, batches, updates)
         learned = {name: float(value) for name, value in metrics.items()}
         return {"updates": updates, "epsilon": self._epsilon_now(), **learned}
 
@@ -182,7 +202,10 @@ class DQN(ExaAgent):
         return {name: array.reshape(-1, *array.shape[2:]) for name, array in arrays.items()}
 
     def get_weights(self) -> np.ndarray:
-        return self._layout.pack({**self._learned["params"], "epsilon": self._epsilon_now()})
+        if self._learned is None:
+            return self._weights.copy()
+        acting = self._learned["params" if self.config.act_with == "online" else "target"]
+        return self._layout.pack({**acting, "epsilon": self._epsilon_now()})
 
     def _epsilon_now(self) -> float:
         cfg = self.config
@@ -207,4 +230,5 @@ class DQN(ExaAgent):
             {n.removeprefix("replay/"): a for n, a in arrays.items() if n.startswith("replay/")}
         )
         self._steps = numbers["steps"]
-        restore_state(self._rng, numbers["rng"])
+        if "rng" in numbers:
+            restore_state(self._rng, numbers["rng"])

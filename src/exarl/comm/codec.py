@@ -6,7 +6,7 @@ of its fields. Everything but the K-sized arrays has the same place in every blo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,6 +48,22 @@ class BlockCodec:
         recorded = dict(zip(self.recorded, arrays[len(BLOCK_ARRAYS) :], strict=True))
         fields = dict(zip(BLOCK_ARRAYS, arrays, strict=False))
         return Block(**fields, recorded=recorded, version=version, restarts=restarts)
+
+    def max_bytes(self, steps: int, width: int) -> int:
+        """The longest encoding of a block of so many steps and environments."""
+        shapes = self._shapes(steps * width, steps, width)
+        return _HEADER + sum(
+            int(np.prod((*leading, *spec.shape))) * np.dtype(spec.dtype).itemsize
+            for spec, leading in shapes
+        )
+
+    def pack(self, blocks: Sequence[Block]) -> Arrays:
+        """Blocks as named arrays, for a checkpoint."""
+        return {f"{i:06d}": self.encode(block) for i, block in enumerate(blocks)}
+
+    def unpack(self, arrays: Arrays) -> list[Block]:
+        """The inverse of ``pack``."""
+        return [self.decode(arrays[name]) for name in sorted(arrays)]
 
     def _fields(self, block: Block) -> list[np.ndarray]:
         return [

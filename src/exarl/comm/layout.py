@@ -52,6 +52,14 @@ class Layout:
     def actor_ranks(self) -> list[int]:
         return [self.actor_rank(group) for group in range(self.actors)]
 
+    def learner_of(self, group: int) -> int:
+        """The rank of the learner that a group's blocks go to."""
+        return group % self.learners
+
+    def actor_ranks_of(self, learner: int) -> list[int]:
+        """The ranks of the actors assigned to a learner."""
+        return [self.actor_rank(g) for g in range(self.actors) if self.learner_of(g) == learner]
+
     def role(self, rank: int) -> Role:
         if self.alone:
             return Role(0, learns=True, acts=True, group=0)

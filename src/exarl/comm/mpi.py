@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from exarl.comm.wait import wait_for
+from exarl.errors import ConfigError
 
 CHUNK = 1 << 30
 """Longest single message: MPI counts are 32 bits wide in many libraries still in use."""
@@ -29,44 +30,55 @@ class Channel:
         self.size: int = comm.size
         self._chunk = chunk
         self._mpi = _mpi()
+        self._posted: list[list[Any]] = []
 
     def send(self, payload: Any, dest: int | Iterable[int], tag: int) -> None:
         """Send the same bytes to one rank or to several; returns when the buffer is free again."""
-        data = np.frombuffer(payload, np.uint8)
-        pieces = [data[i : i + self._chunk] for i in range(0, len(data) + 1, self._chunk)]
-        ranks = [dest] if isinstance(dest, int) else list(dest)
-        requests = [
-            self.comm.Isend([piece, self._mpi.BYTE], dest=rank, tag=tag)
-            for piece in pieces
-            for rank in ranks
-        ]
+        requests = self._start(payload, [dest] if isinstance(dest, int) else dest, tag)
         wait_for(lambda: True if self._mpi.Request.Testall(requests) else None)
 
-    def receive(
-        self, source: int = ANY, tag: int = 0, check: Callable[[], None] | None = None
-    ) -> tuple[int, np.ndarray]:
-        """The next message of ``tag`` and the rank it came from. ``check`` is called while waiting
-        and may raise."""
-        rank, piece = self._receive_piece(source, tag, check)
-        if len(piece) < self._chunk:
-            return rank, piece
-        pieces = [piece]
+    def post(self, payload: Any, dest: int, tag: int) -> None:
+        """Send without waiting; the payload is kept until it has gone, and must not change."""
+        self._posted = [sending for sending in self._posted if not self._gone(sending)]
+        self._posted.append(self._start(payload, [dest], tag))
+
+    def flush(self) -> None:
+        """Wait until everything posted has gone."""
+        wait_for(lambda: True if all(self._gone(sending) for sending in self._posted) else None)
+        self._posted = []
+
+    def _start(self, payload: Any, ranks: Iterable[int], tag: int) -> list[Any]:
+        data = np.frombuffer(payload, np.uint8)
+        pieces = [data[i : i + self._chunk] for i in range(0, len(data) + 1, self._chunk)]
+        return [
+            self.comm.Isend([piece, self._mpi.BYTE], dest=rank, tag=tag)
+            for rank in ranks
+            for piece in pieces
+        ]
+
+    def _gone(self, requests: list[Any]) -> bool:
+        return bool(self._mpi.Request.Testall(requests))
+
+    def receive(self, source: int = ANY, tag: int = 0) -> tuple[int, np.ndarray]:
+        """The next message of ``tag`` and the rank it came from."""
+        return wait_for(lambda: self.poll(source, tag))
+
+    def poll(self, source: int = ANY, tag: int = 0) -> tuple[int, np.ndarray] | None:
+        """Like ``receive``, but None when nothing has come yet."""
+        found = self._poll_piece(source, tag)
+        if found is None or len(found[1]) < self._chunk:
+            return found
+        rank, pieces = found[0], [found[1]]
         while len(pieces[-1]) == self._chunk:
-            pieces.append(self._receive_piece(rank, tag, check)[1])
+            pieces.append(wait_for(lambda: self._poll_piece(rank, tag))[1])
         return rank, np.concatenate(pieces)
 
-    def _receive_piece(
-        self, source: int, tag: int, check: Callable[[], None] | None
-    ) -> tuple[int, np.ndarray]:
+    def _poll_piece(self, source: int, tag: int) -> tuple[int, np.ndarray] | None:
         status = self._mpi.Status()
         any_source = self._mpi.ANY_SOURCE if source == ANY else source
-
-        def poll() -> Any:
-            if check is not None:
-                check()
-            return self.comm.Improbe(source=any_source, tag=tag, status=status)
-
-        message = wait_for(poll)
+        message = self.comm.Improbe(source=any_source, tag=tag, status=status)
+        if message is None:
+            return None
         piece = np.empty(status.Get_count(self._mpi.BYTE), np.uint8)
         request = message.Irecv([piece, self._mpi.BYTE])
         wait_for(lambda: True if request.Test() else None)
@@ -86,11 +98,6 @@ def unpack_json(payload: np.ndarray) -> Any:
     return json.loads(payload.tobytes())
 
 
-def world() -> Any:
-    """MPI's world communicator; starts MPI."""
-    return _mpi().COMM_WORLD
-
-
 def split(comm: Any, group: int | None) -> Any:
     """This rank's group as a communicator of its own (None: in no group); collective."""
     return comm.Split(_mpi().UNDEFINED if group is None else group, comm.rank)
@@ -107,6 +114,20 @@ def launched_ranks() -> tuple[int, int] | None:
         if rank in os.environ and size in os.environ:
             return int(os.environ[rank]), int(os.environ[size])
     return None
+
+
+def launched_world() -> Any:
+    """The world communicator when an MPI launcher started several ranks, else None."""
+    launched = launched_ranks()
+    if launched is None or launched[1] == 1:
+        return None
+    try:
+        return _mpi().COMM_WORLD
+    except (ImportError, RuntimeError) as error:
+        raise ConfigError(
+            f"started as rank {launched[0]} of {launched[1]}, but MPI cannot be loaded ({error});"
+            " install an MPI library or the extra 'exarl[mpi]'"
+        ) from error
 
 
 def library_version() -> str:

@@ -36,7 +36,10 @@ class LearnerConfig:
     block_steps: int = param(32, "steps of each environment in one block of experience", ge=1)
     learner_procs: int = param(1, "ranks that learn", ge=1)
     process_per_env: int = param(1, "ranks that step one environment together", ge=1)
-    action_type: Literal["variable", "fixed"] = param("variable", "variable: the policy chooses")
+    action_type: Literal["variable", "fixed"] = param(
+        "variable",
+        "variable: the policy chooses; fixed: always the first action, for timing studies",
+    )
 
     output_dir: str = param("./results_dir/", "folder that holds the run directories")
     run_dir: str | None = param(
@@ -47,16 +50,15 @@ class LearnerConfig:
     log_level: int | str | list[int] = param(
         "info", "debug | info | warning | error, or 0..3; the seed's pair [3, 3] is accepted"
     )
+    watchdog: float | None = param(
+        None, "a rank that has done nothing for so many seconds writes its stack to its log", gt=0
+    )
     profile: Literal["none", "trace", "cprofile"] = param(
         "none", "trace: a Chrome trace with a track a rank; cprofile: a profile a rank"
     )
 
     def __post_init__(self) -> None:
         self.log_level_name()
-        if self.action_type == "fixed":
-            raise ConfigError(
-                "action_type 'fixed' is planned but not in this version of EXARL (use 'variable')"
-            )
 
     def log_level_name(self) -> str:
         """``log_level`` as a word. Of the predecessor's pair the first number is ours."""

@@ -16,6 +16,7 @@ from exarl.errors import ConfigError, did_you_mean
 
 BUILTIN: dict[str, tuple[str, int | None]] = {
     "ExaCartPole-v1": ("exarl.envs.cartpole:ExaCartPole", 500),
+    "ExaLatency-v0": ("exarl.envs.latency:ExaLatency", None),
 }
 """id -> (entry point, limit on an episode's steps)"""
 
@@ -26,7 +27,6 @@ PLANNED = (
     "ExaCovid-v0",
     "ExaWaterClusterDiscrete-v0",
     "ExaTetris-v0",
-    "ExaLatency-v0",
 )
 
 

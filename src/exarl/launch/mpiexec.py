@@ -8,11 +8,11 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from exarl.errors import ConfigError
-from exarl.experiment import ERROR_FILE
+from exarl.experiment import ERROR_FILE, RUN_FILE
 
 
 def find_mpiexec() -> str:
@@ -24,29 +24,57 @@ def find_mpiexec() -> str:
     return found
 
 
-def launch(procs: int, words: Sequence[str]) -> int:
+def launch(procs: int, words: Sequence[str], max_restarts: int = 0) -> int:
     """Run ``exarl WORDS`` on so many ranks; the exit code of the job.
 
     Stop signals go to the ranks, which checkpoint and end. When a rank fails, its traceback is
-    written last, after whatever the launcher has to say.
+    written last, after whatever the launcher has to say; a job that was lost for another reason than
+    bad input or a stop signal is resumed up to ``max_restarts`` times.
     """
     with tempfile.TemporaryDirectory(prefix="exarl-") as scratch:
-        error = Path(scratch) / "error"
-        command = [find_mpiexec(), "-n", str(procs), sys.executable, "-m", "exarl", *words]
-        environment = {**os.environ, ERROR_FILE: str(error)}
-        # A session of its own keeps the terminal's Ctrl-C from reaching the ranks twice.
-        job = subprocess.Popen(command, env=environment, start_new_session=True)
-        previous = {
-            number: signal.signal(number, lambda received, _: job.send_signal(received))
-            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
-        }
-        try:
-            code = job.wait()
-        finally:
-            for number, handler in previous.items():
-                signal.signal(number, handler)
-            if job.poll() is None:
-                job.kill()
-        if error.exists():
-            sys.stderr.write("\n" + error.read_text(encoding="utf-8").rstrip() + "\n")
+        run_file, told = Path(scratch) / "run", []
+
+        def pass_on(job: subprocess.Popen[bytes], number: int) -> None:
+            told.append(number)
+            job.send_signal(number)
+
+        for attempt in range(max_restarts + 1):
+            error = Path(scratch) / f"error{attempt}"
+            code = _launch_once(
+                procs, words, {ERROR_FILE: str(error), RUN_FILE: str(run_file)}, pass_on
+            )
+            if error.exists():
+                sys.stderr.write("\n" + error.read_text(encoding="utf-8").rstrip() + "\n")
+            if code in (0, ConfigError.exit_code) or told or not run_file.exists():
+                return code
+            if attempt < max_restarts:
+                path = run_file.read_text(encoding="utf-8")
+                sys.stderr.write(
+                    f"exarl: the job was lost (exit code {code});"
+                    f" restart {attempt + 1} of {max_restarts} from {path}\n"
+                )
+                words = ["resume", path]
+    return code
+
+
+def _launch_once(
+    procs: int,
+    words: Sequence[str],
+    environment: Mapping[str, str],
+    pass_on: Callable[[subprocess.Popen[bytes], int], None],
+) -> int:
+    command = [find_mpiexec(), "-n", str(procs), sys.executable, "-m", "exarl", *words]
+    # A session of its own keeps the terminal's Ctrl-C from reaching the ranks twice.
+    job = subprocess.Popen(command, env={**os.environ, **environment}, start_new_session=True)
+    previous = {
+        number: signal.signal(number, lambda received, _: pass_on(job, received))
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+    }
+    try:
+        code = job.wait()
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+        if job.poll() is None:
+            job.kill()
     return code if code >= 0 else 128 - code

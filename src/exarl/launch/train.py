@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from exarl.comm.layout import plan_layout
 from exarl.comm.mpi import launched_ranks
 from exarl.config import Configuration, LearnerConfig, schema_of
+from exarl.errors import ConfigError
 from exarl.launch import words as line
 from exarl.launch.describe import parameter_table
 
@@ -19,6 +20,7 @@ Trains an agent in an environment and leaves everything in a run directory.
 
   --config FILE   a JSON file of parameters, or a folder like exarl/config
   --procs N       start N MPI ranks (the same as mpiexec -n N exarl train ...)
+  --max_restarts K  with --procs: resume a job that was lost, up to K times
   --serial        everything in this process, without MPI: for the debugger
 
 Parameters of the run (any of them may stand in FILE as well). Those of the agent, the network, the
@@ -43,14 +45,18 @@ def train(words: list[str]) -> int:
     given = list(words)
     config = line.take(words, "config")
     procs = line.take_count(words, "procs")
+    restarts = line.take_count(words, "max_restarts", 0) or 0
     serial = line.take_flag(words, "serial")
+    if restarts and procs is None:
+        raise ConfigError("--max_restarts needs --procs (command line)")
 
     from exarl.components import configure
     from exarl.experiment import ExaLearner
 
     if procs is not None and not serial and launched_ranks() is None:
         check_ranks(configure(config, words), procs)
-        return launch_again(procs, ["train", *without(given, "procs")])
+        kept = without(without(given, "procs"), "max_restarts")
+        return launch_again(procs, ["train", *kept], restarts)
     return finish(ExaLearner(config=config, argv=words, serial=serial))
 
 
@@ -92,6 +98,7 @@ def finish(learner: object) -> int:
         f"reward         {shown} (mean of the last {learner.config.reward_window} episodes)\n"
         f"steps          {summary['timesteps_total']:,} in {summary['wall_s']:.1f} s"
         f" ({summary['steps_per_s']:,.0f} steps/s, {summary['updates_per_s']:,.0f} updates/s)\n"
+        f"bound by       {summary['bound_by']}\n"
         f"run directory  {run}\n" + (f"learning curve {curve}\n" if curve.is_file() else "")
     )
     sys.stdout.flush()
@@ -107,10 +114,10 @@ def check_ranks(configuration: Configuration, procs: int) -> None:
     plan_layout(procs, learner.learner_procs, learner.process_per_env)
 
 
-def launch_again(procs: int, words: Sequence[str]) -> int:
+def launch_again(procs: int, words: Sequence[str], max_restarts: int = 0) -> int:
     from exarl.launch.mpiexec import launch
 
-    return launch(procs, words)
+    return launch(procs, words, max_restarts)
 
 
 def without(words: Sequence[str], option: str) -> list[str]:

@@ -80,14 +80,22 @@ def load_checkpoint(path: Path) -> Checkpoint:
     return Checkpoint(arrays, numbers)
 
 
-def load_newest(folder: Path) -> Checkpoint | None:
+def find_newest(folder: Path) -> Path | None:
     """The newest checkpoint that is whole; damaged ones are named and passed over."""
     for path in list_checkpoints(folder):
         try:
-            return load_checkpoint(path)
+            load_checkpoint(path)
         except CheckpointError as error:
             log.warning("%s; trying the one before", error)
+        else:
+            return path
     return None
+
+
+def load_newest(folder: Path) -> Checkpoint | None:
+    """What ``find_newest`` finds."""
+    path = find_newest(folder)
+    return load_checkpoint(path) if path else None
 
 
 def _write(path: Path, payload: bytes) -> None:

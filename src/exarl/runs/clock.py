@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from time import perf_counter_ns
 
@@ -14,6 +14,7 @@ class Clock:
 
     def __init__(self, tracer: Tracer) -> None:
         self.tracer = tracer
+        self.moved: Callable[[], None] = lambda: None  # told whenever a phase of work ends
         self.seconds: dict[str, float] = {}
         self._started = perf_counter_ns()
 
@@ -27,6 +28,8 @@ class Clock:
             end = perf_counter_ns()
             self.add(name, (end - start) / 1e9)
             self.tracer.add(name, start, end)
+            if name != "wait":
+                self.moved()
 
     def add(self, name: str, seconds: float) -> None:
         self.seconds[name] = self.seconds.get(name, 0.0) + seconds
@@ -46,3 +49,21 @@ def fractions(seconds: Mapping[str, float], whole: float) -> dict[str, float]:
     whole = max(whole, sum(seconds.values()), 1e-9)
     parts = {name: value / whole for name, value in seconds.items()}
     return parts | {"other": max(0.0, 1 - sum(parts.values()))}
+
+
+def bottleneck(learner: Mapping[str, float], actors: Mapping[str, float]) -> str:
+    """What bounds a run, in one line, from the parts of time of its learner and its actors."""
+    env, inference = actors.get("env", 0.0), actors.get("inference", 0.0)
+    idle = actors.get("wait", 0.0) + actors.get("send", 0.0)
+    learning = learner.get("learn", 0.0)
+    if idle > 0.3:
+        return (
+            f"the learner: actors wait {idle:.0%} of their time for it;"
+            " lower updates_per_step, or add learners (learner_procs)"
+        )
+    if learner.get("wait", 0.0) > 0.3 or "env" not in learner:
+        kind = "the environments" if env >= inference else "inference in the actors"
+        return f"{kind}: the learner waits {learner.get('wait', 0.0):.0%} of its time; add actors"
+    if learning > max(learner.get("env", 0.0), learner.get("inference", 0.0)):
+        return f"learning ({learning:.0%} of the time); more ranks would act meanwhile (--procs 2)"
+    return f"the environment ({learner.get('env', 0.0):.0%} of the time); add actors (--procs N)"

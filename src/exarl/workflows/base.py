@@ -2,18 +2,80 @@
 
 from __future__ import annotations
 
+import dataclasses
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import Any, Protocol
+
+import numpy as np
 
 from exarl.agents.base import ExaAgent, NoParameters
 from exarl.comm.codec import BlockCodec
 from exarl.comm.layout import Layout, Role
 from exarl.comm.mpi import Channel
+from exarl.comm.team import LearnerTeam
 from exarl.config import LearnerConfig
 from exarl.runs.clock import Clock
 from exarl.runs.signals import StopSignals
+from exarl.types import Arrays, Block
 from exarl.workflows.learner import LearningLoop
 from exarl.workflows.rollout import Rollout
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What became of the blocks, for the books to balance."""
+
+    produced: int = 0
+    left: int = 0  # arrived or queued but never trained; kept in the checkpoint
+    dropped: int = 0  # overwritten or abandoned
+    redundant: int = 0  # reads of a block that somebody had read before
+    missing: int = 0  # actors that did not answer in time
+
+    def to_json(self) -> dict[str, int]:
+        return dataclasses.asdict(self)
+
+    def __add__(self, other: Tally) -> Tally:
+        sums = {name: value + getattr(other, name) for name, value in self.to_json().items()}
+        return Tally(**sums)
+
+
+class Sink(Protocol):
+    """The learner as an actor sees it."""
+
+    def leave(self) -> int | None:
+        """Wait for leave to act; the version of the weights now in the agent, or None: stop."""
+
+    def stopped(self) -> bool:
+        """Whether to give up the block in hand. Cheap enough to ask at every step."""
+
+    def put(self, block: Block) -> None:
+        """Hand over a block, without waiting for the learner unless its queue is full."""
+
+    def close(self, state: Arrays, tally: Tally) -> None:
+        """Say goodbye with the state of the environments."""
+
+
+class Source(Protocol):
+    """The actors as a learner sees them."""
+
+    def publish(self, weights: np.ndarray, version: int, trained: int) -> None:
+        """Offer new weights to the actors; ``trained`` blocks of all learners went into them."""
+
+    def take(self, version: int) -> Block | None:
+        """The block to train on next, if there is one now."""
+
+    def ask_states(self) -> None:
+        """Ask every actor for the state of its environments after its present block."""
+
+    def states(self) -> tuple[Arrays, list[Block]] | None:
+        """Once all have answered: the states, and the blocks that were under way when asked."""
+
+    def stop(self, patience: float | None) -> tuple[Arrays, list[Block], Tally]:
+        """Stop every actor; their last states, the blocks never trained, and the tally.
+
+        Waits for actors to come to the end of a step, at most ``patience`` seconds if given.
+        """
 
 
 class Experiment(Protocol):
@@ -27,17 +89,23 @@ class Experiment(Protocol):
     role: Role
     agent: ExaAgent
     channel: Channel | None
+    players: Any  # the communicator of learners and actors, without the groups' other members
+    team: LearnerTeam | None
     codec: BlockCodec
     rollout: Rollout
     loop: LearningLoop
     clock: Clock
     signals: StopSignals
+    backlog: list[Block]  # blocks a resumed run had not trained yet
+    missing_actors: int  # actors that did not answer when told to stop
 
 
 class ExaWorkflow(ABC):
     """Says who runs the rollout, how a block travels and when weights return."""
 
     Config: type = NoParameters
+    many_learners: bool = False
+    """Whether ``learner_procs`` may be more than one."""
 
     def __init__(self, config: Any = None) -> None:
         self.config = config

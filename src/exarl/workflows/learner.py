@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import logging
 import math
 import time
+import zlib
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,12 +18,13 @@ import numpy as np
 from exarl.agents.base import ExaAgent
 from exarl.config import LearnerConfig
 from exarl.runs.checkpoint import Checkpoint, save_checkpoint
-from exarl.runs.clock import Clock, fractions
+from exarl.runs.clock import Clock, bottleneck, fractions
 from exarl.runs.directory import RunDirectory, write_json
 from exarl.runs.metrics import MetricsLog, mean, row_due
 from exarl.runs.progress import Progress
 from exarl.runs.signals import StopSignals, name_of
 from exarl.types import ACTOR_PHASES, Arrays, Block
+from exarl.workflows.rounds import Report
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +38,7 @@ class Counters:
     episodes: int = 0
     updates: int = 0
     version: int = 0
+    blocks: int = 0
     restarts: int = 0
     seconds: float = 0.0  # before this process took over
     best_reward: float | None = None
@@ -47,9 +51,9 @@ class Window:
         self.returns: deque[float] = deque(maxlen=size)
         self.lengths: deque[int] = deque(maxlen=size)
 
-    def add(self, block: Block) -> None:
-        self.returns.extend(block.episode_returns.tolist())
-        self.lengths.extend(block.episode_lengths.tolist())
+    def add(self, report: Report) -> None:
+        self.returns.extend(report.returns)
+        self.lengths.extend(report.lengths)
 
     @property
     def full(self) -> bool:
@@ -63,12 +67,13 @@ class SinceRow:
         self.sums: dict[str, list[float]] = {}  # name -> [sum, count]
         self.lags: list[float] = [0, 0, 0]  # sum, count, max
 
-    def add(self, metrics: Mapping[str, float], lag: int) -> None:
+    def add(self, metrics: Mapping[str, float], lags: Sequence[int]) -> None:
         for name, value in metrics.items():
             pair = self.sums.setdefault(name, [0.0, 0])
             pair[0] += value
             pair[1] += 1
-        self.lags = [self.lags[0] + lag, self.lags[1] + 1, max(self.lags[2], lag)]
+        total, count, highest = self.lags
+        self.lags = [total + sum(lags), count + len(lags), max(highest, *lags, 0)]
 
     def columns(self) -> dict[str, float]:
         lag_sum, lag_count, lag_max = self.lags
@@ -80,17 +85,22 @@ class SinceRow:
 
 
 class LearningLoop:
-    """Owns the training side of a run: the learning agent, its counters and the run's files."""
+    """Owns the training side of a run: the learning agent, its counters and the run's files.
+
+    Of several learners only the first has ``run``: it reports for all and decides when to stop.
+    """
 
     def __init__(
         self,
         agent: ExaAgent,
         config: LearnerConfig,
-        run: RunDirectory,
+        run: RunDirectory | None,
         progress: Progress,
         clock: Clock,
         signals: StopSignals,
         resumed: Checkpoint | None = None,
+        *,
+        check_every: int = 0,
     ) -> None:
         self.agent = agent
         self.counters = Counters()
@@ -102,9 +112,11 @@ class LearningLoop:
         self._clock = clock
         self._signals = signals
         self._since = SinceRow()
+        self._blocks: dict[str, int] = {}
         self._actor_seconds = np.zeros(len(ACTOR_PHASES))
         rows = self._restore(resumed) if resumed else 0
-        self._metrics = MetricsLog(run, agent.metrics, kept=rows)
+        self._metrics = MetricsLog(run, agent.metrics, kept=rows) if run else None
+        self._check_every = check_every
         self._started = self._last_row = self._last_checkpoint = time.monotonic()
         self._first_steps, self._first_updates = self.counters.steps, self.counters.updates
         self._at_row = (self.counters.steps, self.counters.updates)
@@ -120,24 +132,41 @@ class LearningLoop:
         """The newest weights and their version."""
         return self.agent.get_weights(), self.counters.version
 
-    def absorb(self, block: Block) -> None:
-        """Train on a block, count it, report it, and decide whether the run is over."""
+    def checksum(self) -> int | None:
+        """Of the weights, when it is time to compare learners."""
+        if not self._check_every or self.counters.iteration % self._check_every:
+            return None
+        return zlib.crc32(self.agent.get_weights().tobytes())
+
+    def absorb(self, block: Block | None, report: Report | None = None) -> None:
+        """Train on a block, count it, report it, and decide whether the run is over.
+
+        Several learners call it together, each with its own block or none, and one common report.
+        """
         counters = self.counters
         with self._clock.phase("learn"):
-            metrics = dict(self.agent.train(block))
+            if report is None or self.agent.learns_in_team is False:
+                assert block is not None
+                report = Report.of(block, counters.version)
+                metrics = dict(self.agent.train(block))
+            else:
+                metrics = dict(self.agent.train(block, report.steps))  # type: ignore[call-arg,arg-type]
         updates = int(metrics.pop("updates", 0))
-        self._since.add(metrics, counters.version - block.version)
+        self._since.add(metrics, report.lags)
         counters.iteration += 1
+        counters.blocks += report.blocks
         counters.version += 1
-        counters.steps += block.steps
+        counters.steps += report.steps
         counters.updates += updates
-        counters.episodes += len(block.episode_returns)
-        counters.restarts += block.restarts
-        self.window.add(block)
-        self._actor_seconds += block.seconds
-        if self.window.full and len(block.episode_returns):
-            reward = mean(self.window.returns)
-            counters.best_reward = max(reward, counters.best_reward or -math.inf)
+        counters.episodes += len(report.returns)
+        counters.restarts += report.restarts
+        self.window.add(report)
+        self._actor_seconds += report.seconds or 0.0
+        if self._run is None:
+            return
+        if self.window.full and report.returns:
+            reward, best = mean(self.window.returns), counters.best_reward
+            counters.best_reward = reward if best is None else max(reward, best)
         self.reason = self._stop_reason()
         if row_due(counters.iteration) or self.finished:
             self._write_row()
@@ -147,30 +176,57 @@ class LearningLoop:
         waited = time.monotonic() - self._last_checkpoint
         return self.finished or waited >= self._config.checkpoint_interval
 
-    def checkpoint(self, envs: Arrays) -> None:
-        """Write everything needed to continue from here, environments included."""
+    def should_stop(self) -> bool:
+        """Whether to stop although no block has come: a signal, or the time is over."""
+        self.reason = self.reason or self._stop_reason()
+        return self.finished
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether a signal is the reason to stop, and somebody waits for us to be gone."""
+        return self._signals.received is not None
+
+    def draft(self) -> Checkpoint:
+        """The learner's part of a checkpoint as of now; training may go on while it waits for the
+        environments' part."""
         with self._clock.phase("checkpoint"):
-            self._metrics.flush()
+            self._last_checkpoint = time.monotonic()
+            if self._metrics is not None:
+                self._metrics.flush()
             arrays, numbers = self.agent.state()
             state = {
                 "counters": {**dataclasses.asdict(self.counters), "seconds": self.seconds},
                 "window": [list(self.window.returns), list(self.window.lengths)],
-                "since": [self._since.sums, self._since.lags],
-                "rows": self._metrics.rows,
+                "since": copy.deepcopy([self._since.sums, self._since.lags]),
+                "rows": self._metrics.rows if self._metrics is not None else 0,
                 "agent": numbers,
             }
-            checkpoint = Checkpoint({"agent": arrays, "envs": envs}, state)
+            return Checkpoint({"agent": {n: np.array(a) for n, a in arrays.items()}}, state)
+
+    def write(self, draft: Checkpoint, envs: Arrays, pending: Arrays | None = None) -> None:
+        """Complete a draft with the environments and the blocks under way, and write it."""
+        assert self._run is not None
+        with self._clock.phase("checkpoint"):
+            arrays = {**draft.arrays, "envs": envs, "pending": pending or {}}
             path = save_checkpoint(
                 self._run.checkpoints,
-                self.counters.steps,
-                checkpoint,
+                int(draft.numbers["counters"]["steps"]),
+                Checkpoint(arrays, draft.numbers),
                 self._config.keep_checkpoints,
             )
-        self._last_checkpoint = time.monotonic()
         log.info("checkpoint %s", path)
+
+    def checkpoint(self, envs: Arrays) -> None:
+        """Write everything needed to continue from here, environments included."""
+        self.write(self.draft(), envs)
+
+    def balance(self, **blocks: int) -> None:
+        """What became of the blocks, for the summary."""
+        self._blocks = blocks
 
     def close(self) -> dict[str, Any]:
         """Close the files and write the summary, which is returned."""
+        assert self._metrics is not None and self._run is not None
         self._metrics.close()
         summary = self._summary()
         write_json(self._run.summary, summary)
@@ -185,6 +241,8 @@ class LearningLoop:
 
     def _stop_reason(self) -> str | None:
         config, counters = self._config, self.counters
+        if self._run is None:
+            return None  # the first learner decides for all
         if self._signals.received is not None:
             return name_of(self._signals.received)
         if config.total_steps is not None and counters.steps >= config.total_steps:
@@ -220,6 +278,7 @@ class LearningLoop:
             }
             self._last_row, self._at_row = now, (counters.steps, counters.updates)
             self._since = SinceRow()
+            assert self._metrics is not None
             self._metrics.write(row)
             self._progress.update(row | self._time_split(self._clock.elapsed))
 
@@ -229,7 +288,9 @@ class LearningLoop:
 
     def _summary(self) -> dict[str, Any]:
         counters, ran = self.counters, time.monotonic() - self._started
-        actors = self._actor_seconds / max(self._actor_seconds.sum(), 1e-9)
+        parts = self._actor_seconds / max(self._actor_seconds.sum(), 1e-9)
+        actors = dict(zip(ACTOR_PHASES, np.round(parts, 4).tolist(), strict=True))
+        learner = fractions(self._clock.seconds, self._clock.elapsed)
         return {
             "reason": self.reason,
             "timesteps_total": counters.steps,
@@ -242,12 +303,13 @@ class LearningLoop:
             "best_reward_mean": counters.best_reward,
             "last_reward_mean": mean(self.window.returns) if self.window.returns else None,
             "env_restarts": counters.restarts,
+            "blocks": {"trained": counters.blocks, **self._blocks},
             "time_split": {
-                "learner": {n: round(v, 4) for n, v in
-                            fractions(self._clock.seconds, self._clock.elapsed).items()},
-                "actors": dict(zip(ACTOR_PHASES, np.round(actors, 4).tolist(), strict=True)),
+                "learner": {name: round(part, 4) for name, part in learner.items()},
+                "actors": actors,
             },
-        }  # fmt: skip
+            "bound_by": bottleneck(learner, actors),
+        }
 
     def _restore(self, checkpoint: Checkpoint) -> int:
         """Take over a checkpoint; how many rows had been written by then."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from time import perf_counter
 
 import numpy as np
@@ -17,19 +17,27 @@ class Rollout:
     """Owns this actor's environments and their random streams."""
 
     def __init__(
-        self, agent: ExaAgent, episodes: Sequence[Episode], streams: Streams, block_steps: int
+        self,
+        agent: ExaAgent,
+        episodes: Sequence[Episode],
+        streams: Streams,
+        block_steps: int,
+        *,
+        fixed_action: bool = False,
     ) -> None:
         self._agent = agent
         self._episodes = episodes
         self._streams = streams
         self._steps = block_steps
         self._begun = False
+        self._act = self._same_action if fixed_action else agent.action
 
-    def collect(self, version: int) -> Block:
+    def collect(self, version: int, stopped: Callable[[], bool] | None = None) -> Block | None:
         """Step every environment ``block_steps`` times with the agent's present weights.
 
         Autoreset keeps the true last observation of an episode, and ``terminated`` apart from
-        ``truncated``. Raises EnvironmentFailure when an environment returns NaN or infinity.
+        ``truncated``. Raises EnvironmentFailure when an environment returns NaN or infinity. When
+        ``stopped``, asked between steps, says so, the block is given up and None returned.
         """
         self._begin()
         spec, width = self._agent.spec, len(self._episodes)
@@ -45,8 +53,10 @@ class Rollout:
         inference = 0.0
         started = perf_counter()
         for t in range(self._steps):
+            if stopped is not None and stopped():
+                return None
             asked = perf_counter()
-            chosen, extras = self._agent.action(observations[t], self._streams)
+            chosen, extras = self._act(observations[t], self._streams)
             inference += perf_counter() - asked
             actions[t] = chosen
             for name, array in extras.items():
@@ -105,6 +115,9 @@ class Rollout:
     def close(self) -> None:
         for episode in self._episodes:
             episode.close()
+
+    def _same_action(self, observations: np.ndarray, _: Streams) -> tuple[np.ndarray, Arrays]:
+        return self._agent.spec.action.zeros(len(observations)), {}
 
     def _begin(self) -> None:
         if not self._begun:

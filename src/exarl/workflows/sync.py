@@ -63,6 +63,7 @@ def follow(learner: Experiment) -> None:
             learner.agent.set_weights(message[16:].view(np.float32))
             with clock.phase("rollout"):
                 block = learner.rollout.collect(version)
+            assert block is not None
             spent = clock.take()
             block.seconds[ACTOR_PHASES.index("wait")] = spent.get("wait", 0.0)
             block.seconds[ACTOR_PHASES.index("send")] = spent.get("send", 0.0)
@@ -85,6 +86,7 @@ class Alone:
     def roll(self, weights: np.ndarray, version: int) -> Block:
         self._agent.set_weights(weights)
         block = self._rollout.collect(version)
+        assert block is not None
         for phase, seconds in zip(ACTOR_PHASES, block.seconds.tolist(), strict=True):
             if seconds:
                 self._clock.add(phase, seconds)

@@ -1,0 +1,103 @@
+"""Memory that other ranks read and write by themselves: MPI windows, allocated by MPI."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from exarl.comm.mpi import _mpi
+
+WORD = 8
+
+
+class Window:
+    """``size`` bytes on each rank of a communicator (collective), open to all until ``free``.
+
+    Every access is an MPI operation followed by a flush, also to the rank's own memory, so that one
+    set of rules holds for near and far. Single words are read and changed atomically.
+    """
+
+    def __init__(self, comm: Any, size: int) -> None:
+        mpi = _mpi()
+        self._mpi = mpi
+        self._window = mpi.Win.Allocate(max(size, WORD), 1, mpi.INFO_NULL, comm)
+        np.frombuffer(self._window.tomemory(), np.uint8)[:] = 0
+        comm.Barrier()
+        self._window.Lock_all(mpi.MODE_NOCHECK)
+        self._word = np.zeros(1, np.int64)
+        self._given = np.zeros(1, np.int64)
+        self._expected = np.zeros(1, np.int64)
+
+    def read(self, rank: int, offset: int, size: int) -> np.ndarray:
+        """A copy of ``size`` bytes."""
+        target = np.empty(size, np.uint8)
+        self._window.Get([target, self._mpi.BYTE], rank, [offset, size, self._mpi.BYTE])
+        self._window.Flush(rank)
+        return target
+
+    def write(self, rank: int, offset: int, payload: np.ndarray) -> None:
+        """Put bytes; they are at their place when this returns."""
+        self._window.Put([payload, self._mpi.BYTE], rank, [offset, len(payload), self._mpi.BYTE])
+        self._window.Flush(rank)
+
+    def words(self, rank: int, offset: int, count: int) -> np.ndarray:
+        """``count`` words, each read atomically (not all at once)."""
+        target = np.empty(count, np.int64)
+        self._window.Get_accumulate(
+            [np.empty(0, np.int64), 0, self._mpi.INT64_T],
+            [target, count, self._mpi.INT64_T],
+            rank,
+            [offset, count, self._mpi.INT64_T],
+            self._mpi.NO_OP,
+        )
+        self._window.Flush(rank)
+        return target
+
+    def swap_if(self, rank: int, offset: int, expected: int, value: int) -> bool:
+        """Set the word to ``value`` if it is ``expected``; whether it was."""
+        self._given[0], self._expected[0] = value, expected
+        self._window.Compare_and_swap(
+            [self._given, self._mpi.INT64_T],
+            [self._expected, self._mpi.INT64_T],
+            [self._word, self._mpi.INT64_T],
+            rank,
+            offset,
+        )
+        self._window.Flush(rank)
+        return int(self._word[0]) == expected
+
+    def add(self, rank: int, offset: int, value: int) -> int:
+        """Add to the word; what it was before."""
+        return self._fetch(rank, offset, value, self._mpi.SUM)
+
+    def set(self, rank: int, offset: int, value: int) -> int:
+        """Replace the word; what it was before."""
+        return self._fetch(rank, offset, value, self._mpi.REPLACE)
+
+    def mask(self, rank: int, offset: int, bits: int, *, on: bool) -> int:
+        """Set or clear bits of the word; what it was before."""
+        operation = self._mpi.BOR if on else self._mpi.BAND
+        pattern = np.array([bits if on else ~bits & 2**64 - 1], np.uint64).view(np.int64)
+        return self._fetch(rank, offset, int(pattern[0]), operation)
+
+    def get(self, rank: int, offset: int) -> int:
+        """The word."""
+        return self._fetch(rank, offset, 0, self._mpi.NO_OP)
+
+    def free(self) -> None:
+        """Collective."""
+        self._window.Unlock_all()
+        self._window.Free()
+
+    def _fetch(self, rank: int, offset: int, value: int, operation: Any) -> int:
+        self._given[0] = value
+        self._window.Fetch_and_op(
+            [self._given, self._mpi.INT64_T],
+            [self._word, self._mpi.INT64_T],
+            rank,
+            offset,
+            operation,
+        )
+        self._window.Flush(rank)
+        return int(self._word[0])

@@ -1,0 +1,234 @@
+"""The asynchronous workflow: non-blocking messages between each actor and its learner."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from exarl.comm.codec import decode_arrays, encode_arrays
+from exarl.comm.mpi import ANY
+from exarl.comm.wait import wait_for
+from exarl.config import param
+from exarl.types import ACTOR_PHASES, Arrays, Block
+from exarl.workflows import sync
+from exarl.workflows.asynchronous import LaggingConfig, act, lead
+from exarl.workflows.base import ExaWorkflow, Experiment, Tally
+from exarl.workflows.pacing import Pacer
+
+ORDER_TAG, BLOCK_TAG, STATE_TAG, GOODBYE_TAG = 1, 2, 3, 4
+GRANT, SEND_STATE, STOP = range(3)
+_CHECK_EVERY_S = 0.005
+
+
+@dataclass(frozen=True)
+class AsyncConfig(LaggingConfig):
+    """Parameters of the asynchronous workflow."""
+
+    blocks_ahead: int = param(
+        1, "blocks an actor may begin before its last one has been trained", ge=0
+    )
+    order: Literal["first_come", "round_robin"] = param(
+        "first_come", "which block is trained next: who came first, or each actor in turn"
+    )
+
+
+class Async(ExaWorkflow):
+    """Actors act, learners learn, nobody waits for the slowest."""
+
+    Config = AsyncConfig
+    many_learners = True
+
+    def run(self, learner: Experiment) -> None:
+        if learner.layout.alone:
+            sync.lead(learner, sync.Alone(learner))  # one process takes turns: lag 0
+        elif learner.role.learns:
+            lead(learner, TwoSidedSource(learner, self.config))
+        else:
+            act(learner, TwoSidedSink(learner))
+
+
+class TwoSidedSink:
+    """An actor's end of the messages. Orders that come while it acts wait for the block's end."""
+
+    def __init__(self, learner: Experiment) -> None:
+        assert learner.channel is not None and learner.role.group is not None
+        self._channel = learner.channel
+        self._agent = learner.agent
+        self._rollout = learner.rollout
+        self._codec = learner.codec
+        self._clock = learner.clock
+        self._learner = learner.layout.learner_of(learner.role.group)
+        self._newest: np.ndarray | None = None  # the last grant's message
+        self._grants = 0
+        self._version = 0
+        self._sent = 0
+        self._state_wanted = False
+        self._stop = False
+        self._checked = 0.0
+
+    def leave(self) -> int | None:
+        self._read_orders()
+        with self._clock.phase("wait"):
+            while not self._grants and not self._stop:
+                self._answer()
+                self._obey(self._channel.receive(self._learner, ORDER_TAG)[1])
+        self._answer()
+        if self._stop:
+            return None
+        self._grants -= 1
+        if self._newest is not None:
+            self._version = int(self._newest[8:16].view(np.int64)[0])
+            self._agent.set_weights(self._newest[16:].view(np.float32))
+            self._newest = None
+        return self._version
+
+    def stopped(self) -> bool:
+        now = time.perf_counter()
+        if now - self._checked > _CHECK_EVERY_S:
+            self._checked = now
+            self._read_orders()
+        return self._stop
+
+    def put(self, block: Block) -> None:
+        spent = self._clock.take()
+        for phase in ("wait", "send"):
+            block.seconds[ACTOR_PHASES.index(phase)] = spent.get(phase, 0.0)
+        with self._clock.phase("send"):
+            self._channel.post(self._codec.encode(block), self._learner, BLOCK_TAG)
+        self._sent += 1
+
+    def close(self, state: Arrays, tally: Tally) -> None:
+        self._send_state(GOODBYE_TAG, state, tally.dropped)
+        self._channel.flush()
+
+    def _read_orders(self) -> None:
+        while (found := self._channel.poll(self._learner, ORDER_TAG)) is not None:
+            self._obey(found[1])
+
+    def _obey(self, message: np.ndarray) -> None:
+        order = int(message[:8].view(np.int64)[0])
+        if order == GRANT:
+            self._grants += 1
+            self._newest = message
+        elif order == SEND_STATE:
+            self._state_wanted = True
+        else:
+            self._stop = True
+
+    def _answer(self) -> None:
+        if self._state_wanted:
+            self._state_wanted = False
+            self._send_state(STATE_TAG, self._rollout.state(), 0)
+
+    def _send_state(self, tag: int, state: Arrays, dropped: int) -> None:
+        header = np.array([self._sent, dropped], np.int64).tobytes()
+        self._channel.post(header + encode_arrays(state), self._learner, tag)
+
+
+class TwoSidedSource:
+    """A learner's end of the messages with the actors assigned to it."""
+
+    def __init__(self, learner: Experiment, config: AsyncConfig) -> None:
+        assert learner.channel is not None
+        self._channel = learner.channel
+        self._codec = learner.codec
+        self._ranks = learner.layout.actor_ranks_of(learner.role.rank)
+        self._pacer = Pacer(
+            self._ranks,
+            max_lag=config.max_policy_lag,
+            ahead=config.blocks_ahead,
+            order=config.order,
+        )
+        self._inbox: dict[int, deque[Block]] = {rank: deque() for rank in self._ranks}
+        self._received = dict.fromkeys(self._ranks, 0)
+        self._record: dict[int, list[Block]] | None = None  # blocks of the snapshot under way
+        self._dropped = dict.fromkeys(self._ranks, 0)
+        self._answers: dict[int, tuple[int, Arrays]] = {}  # rank -> blocks sent by then, state
+
+    def publish(self, weights: np.ndarray, version: int, trained: int) -> None:
+        ranks = self._pacer.grants(version)
+        if ranks:
+            message = np.array([GRANT, version], np.int64).tobytes() + weights.tobytes()
+            for rank in ranks:
+                self._channel.post(message, rank, ORDER_TAG)
+
+    def take(self, version: int) -> Block | None:
+        self._receive_blocks()
+        rank = self._pacer.next(version)
+        if rank is None:
+            return None
+        self._pacer.trained(rank)
+        return self._inbox[rank].popleft()
+
+    # A snapshot in the manner of Chandy and Lamport: each actor answers between two blocks, and the
+    # blocks it had sent by then but that were not trained when we asked are part of the snapshot.
+
+    def ask_states(self) -> None:
+        self._record = {rank: list(self._inbox[rank]) for rank in self._ranks}
+        self._answers = {}
+        self._order_all(SEND_STATE)
+
+    def states(self) -> tuple[Arrays, list[Block]] | None:
+        assert self._record is not None
+        self._receive_answers(STATE_TAG)
+        if len(self._answers) < len(self._ranks):
+            return None
+        self._receive_blocks()
+        if any(self._received[rank] < sent for rank, (sent, _) in self._answers.items()):
+            return None
+        under_way = []
+        for rank, (sent, _) in self._answers.items():
+            later = self._received[rank] - sent
+            recorded = self._record[rank]
+            under_way += recorded[: len(recorded) - later]
+        self._record = None
+        return _joined(self._answers), under_way
+
+    def stop(self, patience: float | None) -> tuple[Arrays, list[Block], Tally]:
+        self._order_all(STOP)
+        self._answers, self._record = {}, None
+        deadline = None if patience is None else time.monotonic() + patience
+
+        def all_here() -> bool | None:
+            self._receive_answers(GOODBYE_TAG)
+            self._receive_blocks()
+            sent = [self._received[rank] >= sent for rank, (sent, _) in self._answers.items()]
+            late = deadline is not None and time.monotonic() > deadline
+            return True if late or (len(sent) == len(self._ranks) and all(sent)) else None
+
+        wait_for(all_here)
+        left = [block for rank in self._ranks for block in self._inbox[rank]]
+        dropped = sum(self._dropped.values())
+        produced = sum(self._received.values()) + dropped
+        tally = Tally(produced, dropped=dropped, missing=len(self._ranks) - len(self._answers))
+        return _joined(self._answers), left, tally
+
+    def _receive_blocks(self) -> None:
+        while (found := self._channel.poll(ANY, BLOCK_TAG)) is not None:
+            rank, payload = found
+            block = self._codec.decode(payload)
+            self._inbox[rank].append(block)
+            self._received[rank] += 1
+            self._pacer.arrived(rank)
+            if self._record is not None:
+                self._record[rank].append(block)
+
+    def _receive_answers(self, tag: int) -> None:
+        while (found := self._channel.poll(ANY, tag)) is not None:
+            rank, message = found
+            sent, dropped = message[:16].view(np.int64).tolist()
+            self._answers[rank] = (sent, decode_arrays(message[16:]))
+            self._dropped[rank] = dropped
+
+    def _order_all(self, order: int) -> None:
+        header = np.array([order, 0], np.int64).tobytes()
+        for rank in self._ranks:
+            self._channel.post(header, rank, ORDER_TAG)
+
+
+def _joined(answers: dict[int, tuple[int, Arrays]]) -> Arrays:
+    return {name: array for _, state in answers.values() for name, array in state.items()}

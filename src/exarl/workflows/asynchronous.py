@@ -1,0 +1,83 @@
+"""What the asynchronous workflows share: an actor's loop, a learner's loop, and what lies between.
+
+An actor never waits for other actors: it acts while it has leave, puts each block into its ``Sink``
+and takes newer weights when they have come. A learner takes blocks from its ``Source``, trains, and
+publishes. How the two ends are connected is the workflow's affair.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import deque
+from dataclasses import dataclass
+
+from exarl.config import param
+from exarl.types import Block
+from exarl.workflows.base import Experiment, Sink, Source, Tally
+from exarl.workflows.keeper import Keeper
+from exarl.workflows.rounds import Report, Rounds
+
+
+@dataclass(frozen=True)
+class LaggingConfig:
+    """Parameters that all asynchronous workflows have."""
+
+    max_policy_lag: int | None = param(
+        None, "most versions a block may be behind when trained; held by pacing the actors", ge=0
+    )
+    average_every: int = param(
+        1, "several learners: updates made alone between averagings; 1 averages each gradient", ge=1
+    )
+    check_learners: int = param(
+        0, "several learners: compare their weights every so many rounds; 0: never", ge=0
+    )
+
+
+def act(learner: Experiment, sink: Sink) -> None:
+    """An actor's side."""
+    rollout, produced, abandoned = learner.rollout, 0, 0
+    while (version := sink.leave()) is not None:
+        with learner.clock.phase("rollout"):
+            block = rollout.collect(version, sink.stopped)
+        if block is None:
+            abandoned += 1
+            break
+        produced += 1
+        sink.put(block)
+    sink.close(rollout.state(), Tally(produced + abandoned, dropped=abandoned))
+
+
+def lead(learner: Experiment, source: Source) -> None:
+    """A learner's side, alone or with others."""
+    loop, clock = learner.loop, learner.clock
+    rounds = Rounds(learner.team.channel if learner.team else None)
+    keeper = Keeper(learner, source)
+    backlog: deque[Block] = deque(learner.backlog)
+
+    def take() -> Block | None:
+        keeper.work()
+        return backlog.popleft() if backlog else source.take(loop.counters.version)
+
+    source.publish(*loop.weights(), trained=0)
+    while True:
+        with clock.phase("wait"):
+            block = None if loop.finished else rounds.wait(take, loop.should_stop)
+        report = Report.of(block, loop.counters.version, loop.checksum())
+        checkpoint = keeper.idle and loop.checkpoint_due()
+        decision = rounds.decide(report, loop.finished, loop.interrupted, checkpoint)
+        if decision.stop:
+            break
+        loop.absorb(block, decision.report)
+        source.publish(*loop.weights(), trained=decision.report.blocks)
+        if decision.checkpoint:
+            keeper.begin()
+    if block is not None:
+        backlog.appendleft(block)
+    states, left, tally = source.stop(PATIENCE if decision.interrupted else None)
+    left = [*backlog, *left]
+    keeper.finish(states, left)
+    learner.missing_actors = keeper.close_books(dataclasses.replace(tally, left=len(left)))
+
+
+PATIENCE = 20.0
+"""Seconds a stop signal waits for actors before it goes without their environments' states."""

@@ -1,0 +1,152 @@
+"""Checkpoints of an asynchronous run: each learner's part, put together by learner 0."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+import numpy as np
+
+from exarl.comm.codec import BlockCodec, decode_arrays, encode_arrays
+from exarl.comm.mpi import pack_json, unpack_json
+from exarl.comm.wait import wait_for
+from exarl.runs.checkpoint import Checkpoint
+from exarl.types import Arrays, Block
+from exarl.workflows.base import Experiment, Source, Tally
+
+PART_TAG, TALLY_TAG = 41, 42
+
+
+@dataclass(frozen=True)
+class Part:
+    """One learner's part of a checkpoint: its draft, its actors' environments, blocks under way."""
+
+    sequence: int
+    draft: Checkpoint
+    envs: Arrays
+    pending: list[Block]
+
+    def encode(self, codec: BlockCodec) -> bytes:
+        numbers = json.dumps([self.sequence, self.draft.numbers]).encode()
+        groups = {"agent": self.draft.arrays["agent"], "envs": self.envs}
+        groups["pending"] = codec.pack(self.pending)
+        arrays = {f"{g}/{name}": a for g, named in groups.items() for name, a in named.items()}
+        return encode_arrays({**arrays, "numbers": np.frombuffer(numbers, np.uint8)})
+
+    @classmethod
+    def decode(cls, payload: np.ndarray, codec: BlockCodec) -> Part:
+        arrays = decode_arrays(payload)
+        sequence, numbers = json.loads(arrays.pop("numbers").tobytes())
+        groups: dict[str, Arrays] = {"agent": {}, "envs": {}, "pending": {}}
+        for name, array in arrays.items():
+            group, _, inner = name.partition("/")
+            groups[group][inner] = array
+        draft = Checkpoint({"agent": groups["agent"]}, numbers)
+        return cls(sequence, draft, groups["envs"], codec.unpack(groups["pending"]))
+
+
+class Keeper:
+    """Sees a checkpoint through while training goes on."""
+
+    def __init__(self, learner: Experiment, source: Source) -> None:
+        self._loop = learner.loop
+        self._codec = learner.codec
+        self._source = source
+        self._channel = learner.team.channel if learner.team else None
+        self._index = learner.team.index if learner.team else 0
+        self._size = learner.team.size if learner.team else 1
+        self._draft: Checkpoint | None = None
+        self._parts: dict[int, Part] = {}
+        self._sequence = 0
+        self.idle = True
+
+    def begin(self) -> None:
+        """Start a checkpoint of this moment."""
+        self.idle = False
+        self._sequence += 1
+        self._draft, self._parts = self._loop.draft(), {}
+        self._source.ask_states()
+
+    def work(self) -> None:
+        """Do what can be done now for the checkpoint under way."""
+        if self.idle:
+            return
+        if self._draft is not None and (answer := self._source.states()) is not None:
+            self._hand_in(Part(self._sequence, self._draft, *answer))
+        self._collect()
+
+    def finish(self, envs: Arrays, left: list[Block]) -> None:
+        """The last checkpoint, when nothing moves any more."""
+        self.idle = False
+        self._sequence += 1
+        self._parts = {}
+        self._hand_in(Part(self._sequence, self._loop.draft(), envs, left))
+
+        def written() -> bool | None:
+            self._collect()
+            return True if self.idle else None
+
+        wait_for(written)
+
+    def close_books(self, tally: Tally) -> int:
+        """Add up what became of the blocks; the number of actors that did not answer."""
+        total = tally
+        if self._channel is not None and self._index:
+            self._channel.send(pack_json(tally.to_json()), 0, TALLY_TAG)
+        elif self._channel is not None:
+            for rank in range(1, self._size):
+                data = unpack_json(self._channel.receive(rank, TALLY_TAG)[1])
+                total = total + Tally(**data)
+        counts = total.to_json()
+        missing = counts.pop("missing")
+        self._loop.balance(**counts)
+        return missing
+
+    def _hand_in(self, part: Part) -> None:
+        self._draft = None
+        if self._index:
+            assert self._channel is not None
+            self._channel.post(part.encode(self._codec), 0, PART_TAG)
+            self.idle = True
+        else:
+            self._parts[0] = part
+
+    def _collect(self) -> None:
+        if self._channel is not None and not self._index:
+            while (found := self._channel.poll(tag=PART_TAG)) is not None:
+                part = Part.decode(found[1], self._codec)
+                if part.sequence == self._sequence:  # else of a checkpoint the end overtook
+                    self._parts[found[0]] = part
+        if not self._index and len(self._parts) == self._size:
+            self._write()
+
+    def _write(self) -> None:
+        parts = [self._parts[index] for index in range(self._size)]
+        envs = {name: array for part in parts for name, array in part.envs.items()}
+        pending = [block for part in parts for block in part.pending]
+        arrays = {agent_stem(i): part.draft.arrays["agent"] for i, part in enumerate(parts)}
+        agents = [part.draft.numbers["agent"] for part in parts]
+        numbers = {**parts[0].draft.numbers, "agents": agents}
+        self._loop.write(Checkpoint(arrays, numbers), envs, self._codec.pack(pending))
+        self._parts = {}
+        self.idle = True
+
+
+def agent_stem(index: int) -> str:
+    """The file of one learner's agent within a checkpoint."""
+    return f"agent_{index:04d}" if index else "agent"
+
+
+def part_for(checkpoint: Checkpoint, index: int) -> Checkpoint:
+    """The checkpoint as learner ``index`` restores it, whatever number of learners wrote it.
+
+    A learner beyond that number starts with another one's experience but a random stream of its own.
+    """
+    numbers = checkpoint.numbers
+    agents = numbers.get("agents", [numbers["agent"]])
+    origin = index % len(agents)
+    own = dict(agents[origin])
+    if origin != index:
+        own.pop("rng", None)
+    arrays = {**checkpoint.arrays, "agent": checkpoint.arrays[agent_stem(origin)]}
+    return Checkpoint(arrays, {**numbers, "agent": own})

@@ -1,0 +1,391 @@
+"""The one-sided workflow: actors and learners read and write each other's memory, nobody replies.
+
+Blocks wait in a pool on the actor (``distributed``) or on its learner (``central``); the newest
+weights stand on a board on learner 0, beside a few words that all share: a bitmap of actors with
+data, what each actor is acting with, and whether to stop.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from exarl.comm.board import Board
+from exarl.comm.codec import decode_arrays, encode_arrays
+from exarl.comm.mpi import ANY
+from exarl.comm.pool import SlotPool
+from exarl.comm.probe import BUSY_S, one_sided_latency
+from exarl.comm.wait import wait_for
+from exarl.comm.window import WORD, Window
+from exarl.config import param
+from exarl.types import ACTOR_PHASES, Arrays, Block
+from exarl.workflows import sync
+from exarl.workflows.async_ import AsyncConfig, TwoSidedSink, TwoSidedSource
+from exarl.workflows.asynchronous import LaggingConfig, act, lead
+from exarl.workflows.base import ExaWorkflow, Experiment, Tally
+from exarl.workflows.pacing import feasible
+
+log = logging.getLogger(__name__)
+
+STATE_TAG, GOODBYE_TAG = 3, 4
+_CHECK_EVERY_S = 0.005
+
+
+@dataclass(frozen=True)
+class RmaConfig(LaggingConfig):
+    """Parameters of the one-sided workflow."""
+
+    structure: Literal["queue", "stack", "buffer"] = param(
+        "queue",
+        "queue: oldest block first; stack: newest first; buffer: the newest, again and again",
+    )
+    location: Literal["distributed", "central"] = param(
+        "distributed", "where blocks wait: on each actor, or on its learner"
+    )
+    slots: int = param(4, "blocks that can wait in one place", ge=1, le=1024)
+    when_full: Literal["wait", "overwrite"] = param(
+        "wait", "an actor without room waits, or overwrites the oldest block (which is counted)"
+    )
+    window_selection: Literal["assigned", "random"] = param(
+        "assigned", "whose blocks a learner takes: its own actors' first, or anybody's"
+    )
+    probe: bool = param(
+        True, "at the start, see whether one-sided access works; where not, use messages instead"
+    )
+
+
+class Rma(ExaWorkflow):
+    """Nobody waits for a reply; a full queue is the only brake."""
+
+    Config = RmaConfig
+    many_learners = True
+
+    def run(self, learner: Experiment) -> None:
+        if learner.layout.alone:
+            sync.lead(learner, sync.Alone(learner))  # one process takes turns: lag 0
+            return
+        assert learner.channel is not None
+        if self.config.probe and not _progresses(learner):
+            self._by_messages(learner)
+            return
+        shared = Shared(learner, self.config)
+        if learner.role.learns:
+            lead(learner, OneSidedSource(learner, self.config, shared))
+        else:
+            act(learner, OneSidedSink(learner, self.config, shared))
+        shared.close()
+
+    def _by_messages(self, learner: Experiment) -> None:
+        config = AsyncConfig(self.config.max_policy_lag, self.config.average_every)
+        if learner.role.learns:
+            lead(learner, TwoSidedSource(learner, config))
+        else:
+            act(learner, TwoSidedSink(learner))
+
+
+def _progresses(learner: Experiment) -> bool:
+    """The start-up probe; learner 0 warns when one-sided access is not worth its name."""
+    latency = one_sided_latency(learner.players)
+    works = latency < BUSY_S / 4
+    if learner.role.rank == 0:
+        if works:
+            log.info("one-sided access takes %.1f us while the target computes", latency * 1e6)
+        else:
+            log.warning(
+                "this MPI library finishes a one-sided access only when its target calls MPI"
+                " (%.0f ms): using messages instead",
+                latency * 1e3,
+            )
+    return works
+
+
+class Shared:
+    """The window of a run and what stands where in it.
+
+    On learner 0: a stop word, a word that asks for states, the counts of blocks begun and trained,
+    the bitmap of actors with data, the version each actor acts with; then the board. Pools stand
+    behind that, on learners or on actors.
+    """
+
+    STOP, ASK, BEGUN, TRAINED, FIXED = 0, WORD, 2 * WORD, 3 * WORD, 4 * WORD
+
+    def __init__(self, learner: Experiment, config: RmaConfig) -> None:
+        layout, settings = learner.layout, learner.config
+        self.actors = layout.actors
+        self.bitmap = self.FIXED
+        self.acting = self.bitmap + WORD * -(-self.actors // 64)
+        length = len(learner.agent.get_weights())
+        slot = 2 * WORD + learner.codec.max_bytes(settings.block_steps, settings.envs_per_actor)
+        host_pool = config.location == "central"
+        board = self.acting + WORD * self.actors
+        start = board + Board.size(length)
+        pool = SlotPool.size(config.slots, slot)
+        # Among the players, learners come first and then the actors, in their order.
+        mine = {True: start if learner.role.rank == 0 else 0, False: 0}[learner.role.learns]
+        here = learner.role.learns == host_pool
+        self.window = Window(learner.players, mine + (pool if here else 0))
+        self.board = Board(self.window, 0, length, board)
+
+        def pool_of(actor: int) -> SlotPool:
+            owner = layout.learner_of(actor) if host_pool else layout.learners + actor
+            base = start if owner == 0 else 0
+            own = learner.role.group == actor and not host_pool
+            return SlotPool(
+                self.window, owner, config.slots, slot, config.structure, base=base, alone=own
+            )
+
+        self.pools = [pool_of(actor) for actor in range(self.actors)]
+
+    def announce(self, actor: int) -> None:
+        """This actor has data."""
+        self.window.mask(0, self.bitmap + WORD * (actor // 64), 1 << actor % 64, on=True)
+
+    def claim(self, actor: int) -> None:
+        """Clear the actor's bit before looking into its pool, so that a later push is not missed."""
+        self.window.mask(0, self.bitmap + WORD * (actor // 64), 1 << actor % 64, on=False)
+
+    def with_data(self) -> list[int]:
+        """The actors whose bit is set."""
+        words = self.window.words(0, self.bitmap, -(-self.actors // 64)).view(np.uint8)
+        return np.flatnonzero(np.unpackbits(words, bitorder="little")[: self.actors]).tolist()
+
+    def close(self) -> None:
+        self.window.free()
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An actor's word on itself: blocks handed over, dropped for want of room, given up; its state."""
+
+    sent: int
+    dropped: int
+    abandoned: int
+    state: Arrays
+
+
+class OneSidedSink:
+    """An actor's end of the window."""
+
+    def __init__(self, learner: Experiment, config: RmaConfig, shared: Shared) -> None:
+        assert learner.channel is not None and learner.role.group is not None
+        self._shared = shared
+        self._window = shared.window
+        self._actor = learner.role.group
+        self._pool = shared.pools[self._actor]
+        self._config = config
+        self._channel = learner.channel
+        self._learner = learner.layout.learner_of(self._actor)
+        self._agent, self._rollout = learner.agent, learner.rollout
+        self._codec, self._clock = learner.codec, learner.clock
+        self._version = 0  # on the board versions start at 1
+        self._sent = self._asked = self._dropped = 0
+        self._checked = 0.0
+
+    def leave(self) -> int | None:
+        with self._clock.phase("wait"):
+            if wait_for(self._may_begin) is False:
+                return None
+        if (found := self._shared.board.read(self._version)) is not None:
+            weights, self._version = found
+            self._agent.set_weights(weights)
+        acting = self._shared.acting + WORD * self._actor
+        self._window.set(0, acting, self._version)
+        return self._version - 1
+
+    def stopped(self) -> bool:
+        now = time.perf_counter()
+        if now - self._checked < _CHECK_EVERY_S:
+            return False
+        self._checked = now
+        return bool(self._window.get(0, Shared.STOP))
+
+    def put(self, block: Block) -> None:
+        spent = self._clock.take()
+        for phase in ("wait", "send"):
+            block.seconds[ACTOR_PHASES.index(phase)] = spent.get(phase, 0.0)
+        self._sent += 1
+        head = np.array([self._actor, self._sent], np.int64).view(np.uint8)
+        payload = np.concatenate([head, self._codec.encode(block)])
+        overwrite = self._config.when_full == "overwrite"
+
+        def pushed() -> bool | None:
+            if self._pool.push(payload, overwrite=overwrite):
+                return True
+            return False if self.stopped() else None
+
+        with self._clock.phase("send"):
+            if wait_for(pushed):
+                self._shared.announce(self._actor)
+            else:
+                self._dropped += 1  # told to stop while there was no room
+        self._window.set(0, self._shared.acting + WORD * self._actor, 0)
+
+    def close(self, state: Arrays, tally: Tally) -> None:
+        self._send_state(GOODBYE_TAG, state, self._dropped, tally.dropped)
+        self._channel.flush()
+
+    def _may_begin(self) -> bool | None:
+        """True: act; False: stop; None: the bound on the lag says to wait."""
+        if self._window.get(0, Shared.STOP):
+            return False
+        if (asked := self._window.get(0, Shared.ASK)) > self._asked:
+            self._asked = asked
+            self._send_state(STATE_TAG, self._rollout.state())
+        if not self._version and not self._shared.board.version():
+            return None
+        if self._config.max_policy_lag is None:
+            return True
+        begun = self._window.get(0, Shared.BEGUN)
+        if begun - self._window.get(0, Shared.TRAINED) > self._config.max_policy_lag:
+            return None
+        return True if self._window.swap_if(0, Shared.BEGUN, begun, begun + 1) else None
+
+    def _send_state(self, tag: int, state: Arrays, dropped: int = 0, abandoned: int = 0) -> None:
+        header = np.array([self._sent, dropped, abandoned], np.int64).tobytes()
+        self._channel.post(header + encode_arrays(state), self._learner, tag)
+
+
+class OneSidedSource:
+    """A learner's end of the window."""
+
+    def __init__(self, learner: Experiment, config: RmaConfig, shared: Shared) -> None:
+        assert learner.channel is not None
+        layout, rank = learner.layout, learner.role.rank
+        self._shared, self._window = shared, shared.window
+        self._config = config
+        self._codec, self._channel = learner.codec, learner.channel
+        self._first = rank == 0
+        self._own = [a for a in range(layout.actors) if layout.learner_of(a) == rank]
+        self._ranks = {layout.actor_rank(actor): actor for actor in self._own}
+        self._random = random.Random(f"{learner.config.seed} {rank}")
+        self._held: list[tuple[int, int, Block]] = []  # actor, its block's number, the block
+        self._seen = dict.fromkeys(range(layout.actors), 0)
+        self._record: list[tuple[int, int, Block]] | None = None
+        self._answers: dict[int, Answer] = {}  # by actor
+        self._got = self._redundant = 0
+        self._asked = 0
+
+    def publish(self, weights: np.ndarray, version: int, trained: int) -> None:
+        if self._first:
+            self._shared.board.write(weights, version + 1)
+            self._window.add(0, Shared.TRAINED, trained)
+
+    def take(self, version: int) -> Block | None:
+        if not self._held or self._config.max_policy_lag is not None:
+            self._fetch()
+        if not self._held:
+            return None
+        # The lag is bounded when whoever acted longest ago is trained first, and when it can wait.
+        choice = min(range(len(self._held)), key=lambda i: self._held[i][2].version)
+        if self._config.max_policy_lag is not None:
+            acting = self._window.words(0, self._shared.acting, self._shared.actors)
+            others = [v - 1 for v in acting.tolist() if v]
+            others += [held[2].version for i, held in enumerate(self._held) if i != choice]
+            if not feasible(others, version + 1, self._config.max_policy_lag):
+                return None
+        return self._held.pop(choice)[2]
+
+    def ask_states(self) -> None:
+        self._record, self._answers = list(self._held), {}
+        self._asked += 1
+        if self._first:
+            self._window.set(0, Shared.ASK, self._asked)
+
+    def states(self) -> tuple[Arrays, list[Block]] | None:
+        assert self._record is not None
+        self._receive_answers(STATE_TAG)
+        if len(self._answers) < len(self._own):
+            return None
+        for actor in self._own:  # what was pushed before the answer is in the pools or here
+            self._empty(actor)
+        blocks = [
+            block
+            for actor, number, block in self._record
+            if actor not in self._answers or number <= self._answers[actor].sent
+        ]
+        self._record = None
+        return self._joined(), blocks
+
+    def stop(self, patience: float | None) -> tuple[Arrays, list[Block], Tally]:
+        if self._first:
+            self._window.set(0, Shared.STOP, 1)
+        self._answers, self._record = {}, None
+        deadline = None if patience is None else time.monotonic() + patience
+
+        def all_here() -> bool | None:
+            self._receive_answers(GOODBYE_TAG)
+            late = deadline is not None and time.monotonic() > deadline
+            return True if late or len(self._answers) == len(self._own) else None
+
+        wait_for(all_here)
+        for actor in self._own:
+            self._empty(actor)
+        left = [block for _, _, block in self._held]
+        # A buffer never gives an older block than it gave before: those will not be read any more.
+        pools = [self._shared.pools[actor] for actor in self._places()]
+        lost = sum(pool.dropped() + pool.filled() for pool in pools)
+        answers = list(self._answers.values())
+        dropped = lost + sum(answer.dropped + answer.abandoned for answer in answers)
+        produced = sum(answer.sent + answer.abandoned for answer in answers)
+        log.info("%d blocks read, %d of them again", self._got, self._redundant)
+        return (
+            self._joined(),
+            left,
+            Tally(
+                produced,
+                dropped=dropped,
+                missing=len(self._own) - len(self._answers),
+                redundant=self._redundant,
+            ),
+        )
+
+    def _fetch(self) -> None:
+        """Take one block from an actor that has data: an own one first, then anybody's."""
+        ready = self._shared.with_data()
+        if self._config.window_selection == "assigned" or self._record is not None:
+            own = [actor for actor in ready if actor in self._own]
+            ready = own if own or self._record is not None else ready
+        if ready:
+            actor = self._random.choice(ready)
+            self._shared.claim(actor)
+            self._pop(actor)
+            if self._shared.pools[actor].filled():
+                self._shared.announce(actor)
+
+    def _empty(self, actor: int) -> None:
+        while self._pop(actor):
+            pass
+
+    def _pop(self, actor: int) -> bool:
+        again = self._config.structure == "buffer"
+        item = self._shared.pools[actor].pop(self._seen[actor] if again else 0)
+        if item is None:
+            return False
+        self._got += 1
+        self._seen[actor] = item.sequence
+        self._redundant += item.again
+        origin, number = item.payload[: 2 * WORD].view(np.int64).tolist()
+        entry = (origin, number, self._codec.decode(item.payload[2 * WORD :]))
+        self._held.append(entry)
+        if self._record is not None:
+            self._record.append(entry)
+        return True
+
+    def _places(self) -> list[int]:
+        """One actor for each pool that this learner answers for."""
+        return self._own if self._config.location == "distributed" else self._own[:1]
+
+    def _receive_answers(self, tag: int) -> None:
+        while (found := self._channel.poll(ANY, tag)) is not None:
+            rank, message = found
+            sent, dropped, abandoned = message[: 3 * WORD].view(np.int64).tolist()
+            state = decode_arrays(message[3 * WORD :])
+            self._answers[self._ranks[rank]] = Answer(sent, dropped, abandoned, state)
+
+    def _joined(self) -> Arrays:
+        return {n: a for answer in self._answers.values() for n, a in answer.state.items()}
