@@ -10,9 +10,13 @@ import time
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from exarl.agents.base import ExaAgent
 from exarl.comm import mpi
 from exarl.comm.codec import BlockCodec, decode_arrays, encode_arrays
 from exarl.comm.layout import Layout, Role, plan_layout
@@ -125,6 +129,7 @@ class ExaLearner:
         self.players: Any = None
         self.channel: mpi.Channel | None = None
         self._group_comm: Any = None
+        self._group: mpi.Channel | None = None
 
     def run(self) -> RunResult | None:
         """Train until a stop criterion holds. The result on the learner, None on other ranks.
@@ -218,7 +223,13 @@ class ExaLearner:
                 streams,
                 self.config.block_steps,
                 fixed_action=self.config.action_type == "fixed",
+                spread=self._spread if self._group is not None else None,
             )
+
+    def _spread(self, rows: Arrays) -> Arrays:
+        assert self._group is not None
+        weights = self.agent.get_weights()
+        return group.spread(self._group, weights, rows, partial(generate, self.agent))
 
     def _start(self, stack: contextlib.ExitStack) -> Checkpoint | None:
         """Open or create the run directory; everyone learns of it, and of stored environments."""
@@ -321,7 +332,8 @@ class ExaLearner:
         self._hear_of_run()
         self._open_log(stack)
         assert self._group is not None
-        group.serve(self._envs, self._group)
+        agent = build_agent(self.configuration, self._adapter.spec)
+        group.serve(self._envs, self._group, partial(generate, agent))
         self._write_trace()
 
     def _finish(self) -> RunResult | None:
@@ -372,6 +384,12 @@ def train(
 
 
 # -- small things -----------------------------------------------------------------------------------
+
+
+def generate(agent: ExaAgent, weights: np.ndarray, rows: Arrays) -> Arrays:
+    """A rank's share of preparing a block."""
+    agent.set_weights(weights)
+    return agent.generate(rows)
 
 
 def script_flags() -> list[str]:

@@ -32,6 +32,10 @@ class Network(Protocol):
     def apply(self, xp: Any, params: Any, observations: Any) -> Any: ...
 
 
+Spread = Callable[[Arrays], Arrays]
+"""Lets the ranks of an environment group ``generate`` a part of the rows each."""
+
+
 class Team(Protocol):
     """The learners of a run, as one of them sees it."""
 
@@ -85,6 +89,18 @@ class ExaAgent(ABC):
     @abstractmethod
     def set_weights(self, weights: np.ndarray) -> None:
         """Act from now on with this flat float32 vector."""
+
+    def prepare(self, block: Block, spread: Spread | None = None) -> Block:
+        """What an actor does with a block before it leaves; by default nothing.
+
+        ``spread`` shares work on rows among the ranks of the environment group, if there are
+        several; every one of them then calls ``generate``.
+        """
+        return block
+
+    def generate(self, rows: Arrays) -> Arrays:
+        """A member's share of ``prepare``: new arrays, a row for each row given."""
+        return {}
 
     # -- learning -------------------------------------------------------------------------------
 

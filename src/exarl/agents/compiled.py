@@ -181,7 +181,10 @@ def to_arrays(tree: Any, prefix: str) -> Arrays:
 def from_arrays(like: Any, arrays: Mapping[str, np.ndarray], prefix: str) -> Any:
     """The inverse of ``to_arrays``, with the structure of ``like``; ValueError on a mismatch."""
     leaves, structure = jax.tree.flatten(like)
-    stored = [arrays[f"{prefix}/{i}"] for i in range(len(leaves))]
+    names = [f"{prefix}/{i}" for i in range(len(leaves))]
+    if sorted(names) != sorted(name for name in arrays if name.startswith(f"{prefix}/")):
+        raise ValueError(f"stored {prefix} does not have the expected {len(leaves)} arrays")
+    stored = [arrays[name] for name in names]
     for leaf, array in zip(leaves, stored, strict=True):
         if leaf.shape != array.shape:
             raise ValueError(f"stored {prefix} has shape {array.shape}, expected {leaf.shape}")

@@ -5,12 +5,13 @@ Mnih et al., Nature 518 (2015); van Hasselt et al. (arXiv 1509.06461); Wang et a
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
-from exarl.agents.base import ExaAgent, MakeNetwork, Team
+from exarl.agents.base import ExaAgent, MakeNetwork, Spread, Team
 from exarl.config import param
 from exarl.errors import ConfigError
 from exarl.learning import losses
@@ -26,7 +27,7 @@ from exarl.learning.exploration import (
 from exarl.learning.returns import n_step_returns
 from exarl.networks import ParamLayout
 from exarl.replay import UniformReplay
-from exarl.types import Arrays, Block, EnvSpec
+from exarl.types import Arrays, ArraySpec, Block, EnvSpec
 
 
 @dataclass(frozen=True)
@@ -34,17 +35,20 @@ class DQNConfig:
     """Parameters of the deep Q-network."""
 
     gamma: float = param(0.99, "discount factor", ge=0, le=1)
+    reward_scale: float = param(
+        1.0, "factor on every reward; learning is best when values are about 10", gt=0
+    )
     learning_rate: float = param(1e-3, "step size of the optimiser", gt=0)
     learning_rate_end: float = param(0.0, "step size after learning_rate_updates", ge=0)
     learning_rate_updates: int = param(
         0, "if not 0: the step size falls linearly to learning_rate_end over so many updates", ge=0
     )
-    batch_size: int = param(64, "transitions in an update", ge=1)
+    batch_size: int = param(64, "transitions in an update", ge=1, le=10**6)
     updates_per_step: float = param(
-        1.0, "updates per environment step, rounded to whole updates a block", gt=0
+        1.0, "updates per environment step, rounded to whole updates a block", gt=0, le=10**4
     )
     learning_starts: int = param(1000, "environment steps before the first update", ge=0)
-    replay_capacity: int = param(50_000, "transitions kept", ge=1)
+    replay_capacity: int = param(50_000, "transitions kept", ge=1, le=10**9)
 
     epsilon: float = param(1.0, "exploration at the start", ge=0, le=1)
     epsilon_min: float = param(0.05, "exploration at the end", ge=0, le=1)
@@ -55,7 +59,7 @@ class DQNConfig:
 
     double: bool = param(True, "the online network chooses the action that the target rates")
     dueling: bool = param(False, "separate value and advantage outputs")
-    n_step: int = param(1, "rewards summed before the target bootstraps", ge=1)
+    n_step: int = param(1, "rewards summed before the target bootstraps", ge=1, le=10**6)
     tau: float = param(0.005, "soft target update after each update; 0: periodic copy", ge=0, le=1)
     target_update_interval: int = param(500, "updates between copies when tau is 0", ge=1)
     loss: Literal["huber", "mse"] = param("huber", "loss on the temporal-difference error")
@@ -63,10 +67,17 @@ class DQNConfig:
         param("adam", "optimiser, by its name in optax")
     )
     max_grad_norm: float | None = param(10.0, "clip the gradient's norm; null: do not", gt=0)
+    data_generation: Literal["learner", "actor", "group"] = param(
+        "learner",
+        "who computes the targets: the learner anew at each update; the actor, once, with the"
+        " weights it has; or the actor together with the other ranks of its environment group",
+    )
     act_with: Literal["online", "target"] = param(
         "online", "which network acts; the target's slow average is the steadier policy"
     )
-    nactions: int = param(5, "bins a dimension when the action space is continuous", ge=2)
+    nactions: int = param(
+        5, "bins a dimension when the action space is continuous", ge=2, le=10_000
+    )
 
 
 class DQN(ExaAgent):
@@ -84,8 +95,12 @@ class DQN(ExaAgent):
         self._learned: Any = None  # the learning half's state, on a learner
         self._network = network(spec.n_actions + config.dueling)
         params = self._network.init(generator(seed, LEARNER, 0))
-        self._layout = ParamLayout.of({**params, "epsilon": np.float32(0)})
-        self.set_weights(self._layout.pack({**params, "epsilon": config.epsilon}))
+        self._names = tuple(params)
+        acting = self._acting(params, params, config.epsilon)
+        self._layout = ParamLayout.of(acting)
+        self.set_weights(self._layout.pack(acting))
+        if config.data_generation != "learner":
+            self.recorded = {"target": ArraySpec((), "float32")}
 
     # -- acting ---------------------------------------------------------------------------------
 
@@ -106,6 +121,32 @@ class DQN(ExaAgent):
         self._weights = weights
         self._params = self._layout.unpack(weights)
         self._epsilon = float(self._params["epsilon"])
+
+    def _acting(self, params: Any, target: Any, epsilon: float) -> dict[str, Any]:
+        """All that an actor needs, by name; the target network too if it computes targets."""
+        shown = params if self.config.act_with == "online" else target
+        acting = {**shown, "epsilon": np.float32(epsilon)}
+        if self.config.data_generation == "learner":
+            return acting
+        online = {f"online/{name}": array for name, array in params.items()}
+        return acting | online | {f"target/{name}": array for name, array in target.items()}
+
+    def generate(self, rows: Arrays) -> Arrays:
+        """The targets of transitions, computed with the weights this actor has."""
+        online, target = (
+            {name: self._params[f"{part}/{name}"] for name in self._names}
+            for part in ("online", "target")
+        )
+        return {"target": self.targets(np, online, target, rows).astype(np.float32)}
+
+    def prepare(self, block: Block, spread: Spread | None = None) -> Block:
+        if self.config.data_generation == "learner":
+            return block
+        rows = self.transitions(block)
+        together = spread is not None and self.config.data_generation == "group"
+        made = spread(rows) if together and spread is not None else self.generate(rows)
+        target = made["target"].reshape(block.rewards.shape)
+        return dataclasses.replace(block, recorded={**block.recorded, "target": target})
 
     # -- learning -------------------------------------------------------------------------------
 
@@ -135,7 +176,9 @@ class DQN(ExaAgent):
         optimiser = compiled.optimizer(cfg.optimizer, rate, cfg.max_grad_norm)
 
         def gradient(state: Any, batch: Any) -> tuple[Any, Any]:
-            targets = self.targets(compiled.jnp, state["params"], state["target"], batch)
+            targets = batch.get("target")
+            if targets is None:
+                targets = self.targets(compiled.jnp, state["params"], state["target"], batch)
             return compiled.gradient_of(
                 lambda params: self.loss(compiled.jnp, params, batch, targets), state["params"]
             )
@@ -147,7 +190,7 @@ class DQN(ExaAgent):
             target = {k: v + rate * (params[k] - v) for k, v in state["target"].items()}
             return {"params": params, "target": target, "opt": opt, "count": count}
 
-        params = {name: self._params[name] for name in self._params if name != "epsilon"}
+        params = {name: self._params[name] for name in self._names}
         self._learned = compiled.to_device(
             {
                 "params": params,
@@ -165,7 +208,7 @@ class DQN(ExaAgent):
 
     def train(self, block: Block | None, steps: int | None = None) -> dict[str, float]:
         if block is not None:
-            self._replay.add(self.transitions(block))
+            self._replay.add(self._rows(block))
             steps = block.steps if steps is None else steps
         assert steps is not None
         self._steps += steps
@@ -179,11 +222,19 @@ class DQN(ExaAgent):
         learned = {name: float(value) for name, value in metrics.items()}
         return {"updates": updates, "epsilon": self._epsilon_now(), **learned}
 
+    def _rows(self, block: Block) -> Arrays:
+        """What the replay keeps of a block: transitions, or states with their ready targets."""
+        if self.config.data_generation == "learner":
+            return self.transitions(block)
+        arrays = (block.observations[:-1], block.actions, block.recorded["target"])
+        names = ("observation", "action", "target")
+        return {n: a.reshape(-1, *a.shape[2:]) for n, a in zip(names, arrays, strict=True)}
+
     def transitions(self, block: Block) -> Arrays:
         """The block as independent transitions, [T * B] of each array."""
         returns, discounts, last = n_step_returns(
             np,
-            block.rewards,
+            block.rewards * np.float32(self.config.reward_scale),
             block.terminated,
             block.truncated,
             self.config.gamma,
@@ -204,8 +255,10 @@ class DQN(ExaAgent):
     def get_weights(self) -> np.ndarray:
         if self._learned is None:
             return self._weights.copy()
-        acting = self._learned["params" if self.config.act_with == "online" else "target"]
-        return self._layout.pack({**acting, "epsilon": self._epsilon_now()})
+        learned = self._learned
+        return self._layout.pack(
+            self._acting(learned["params"], learned["target"], self._epsilon_now())
+        )
 
     def _epsilon_now(self) -> float:
         cfg = self.config

@@ -29,13 +29,13 @@ class LearnerConfig:
     n_steps: int | None = param(
         None, "cut episodes after so many steps; null: the environment's own limit", ge=1
     )
-    reward_window: int = param(100, "episodes that the reported mean return looks back", ge=1)
+    reward_window: int = param(100, "episodes the reported mean return looks back", ge=1, le=10**7)
 
     seed: int = param(0, "every random stream of the run follows from it", ge=0, le=2**63 - 1)
-    envs_per_actor: int = param(1, "environments stepped by each actor", ge=1)
-    block_steps: int = param(32, "steps of each environment in one block of experience", ge=1)
-    learner_procs: int = param(1, "ranks that learn", ge=1)
-    process_per_env: int = param(1, "ranks that step one environment together", ge=1)
+    envs_per_actor: int = param(1, "environments stepped by each actor", ge=1, le=4096)
+    block_steps: int = param(32, "steps of each environment in one block", ge=1, le=1_000_000)
+    learner_procs: int = param(1, "ranks that learn", ge=1, le=100_000)
+    process_per_env: int = param(1, "ranks that step one environment together", ge=1, le=100_000)
     action_type: Literal["variable", "fixed"] = param(
         "variable",
         "variable: the policy chooses; fixed: always the first action, for timing studies",

@@ -7,7 +7,8 @@ traffic goes over the group's communicator and never meets these messages.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import gymnasium
@@ -19,8 +20,11 @@ from exarl.comm.mpi import Channel
 from exarl.envs.base import can_snapshot
 from exarl.types import Arrays
 
+Compute = Callable[[np.ndarray, Arrays], Arrays]
+"""(weights, rows) -> new arrays for these rows"""
+
 CALL_TAG, REPLY_TAG = 11, 12
-RESET, STEP, CLOSE, GET_STATE, SET_STATE, LEAVE = range(6)
+RESET, STEP, CLOSE, GET_STATE, SET_STATE, LEAVE, COMPUTE = range(7)
 
 
 class GroupEnv(gymnasium.Env[Any, Any]):
@@ -74,7 +78,24 @@ def join(env: gymnasium.Env[Any, Any], channel: Channel, slot: int) -> GroupEnv:
     return kind(env, channel, slot)
 
 
-def serve(envs: Sequence[gymnasium.Env[Any, Any]], channel: Channel) -> None:
+def spread(channel: Channel, weights: np.ndarray, rows: Arrays, compute: Compute) -> Arrays:
+    """``compute(weights, rows)`` with the rows shared out over the group; member 0 only."""
+    count = len(next(iter(rows.values())))
+    edges = np.linspace(0, count, channel.size + 1).astype(int)
+    parts = [{n: a[start:stop] for n, a in rows.items()} for start, stop in pairwise(edges)]
+    header = np.array([COMPUTE, 0, 0], np.int64).tobytes()
+    for member in range(1, channel.size):
+        payload = encode_arrays({**parts[member], "weights": weights})
+        channel.post(header + payload, member, CALL_TAG)
+    made = [compute(weights, parts[0])]
+    for member in range(1, channel.size):
+        made.append(decode_arrays(channel.receive(member, REPLY_TAG)[1]))
+    return {name: np.concatenate([part[name] for part in made]) for name in made[0]}
+
+
+def serve(
+    envs: Sequence[gymnasium.Env[Any, Any]], channel: Channel, compute: Compute | None = None
+) -> None:
     """Take part in every call that member 0 announces, until it says to leave."""
     while True:
         _, message = channel.receive(0, CALL_TAG)
@@ -93,6 +114,10 @@ def serve(envs: Sequence[gymnasium.Env[Any, Any]], channel: Channel) -> None:
             _set_member_state(env, decode_arrays(payload), channel.rank)
         elif call == CLOSE:
             env.close()
+        elif call == COMPUTE and compute is not None:
+            rows = decode_arrays(payload)
+            made = compute(rows.pop("weights"), rows)
+            channel.send(encode_arrays(made), 0, REPLY_TAG)
 
 
 def dismiss(channel: Channel) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from exarl.errors import ConfigError
-from exarl.experiment import ERROR_FILE, RUN_FILE
+from exarl.runs.notes import ERROR_FILE, RUN_FILE
 
 
 def find_mpiexec() -> str:

@@ -7,7 +7,7 @@ from time import perf_counter
 
 import numpy as np
 
-from exarl.agents.base import ExaAgent
+from exarl.agents.base import ExaAgent, Spread
 from exarl.envs.episode import Episode, check_finite
 from exarl.learning.exploration import Streams
 from exarl.types import ACTOR_PHASES, Arrays, Block
@@ -24,12 +24,14 @@ class Rollout:
         block_steps: int,
         *,
         fixed_action: bool = False,
+        spread: Spread | None = None,
     ) -> None:
         self._agent = agent
         self._episodes = episodes
         self._streams = streams
         self._steps = block_steps
         self._begun = False
+        self._spread = spread
         self._act = self._same_action if fixed_action else agent.action
 
     def collect(self, version: int, stopped: Callable[[], bool] | None = None) -> Block | None:
@@ -46,7 +48,7 @@ class Rollout:
         rewards = np.zeros((self._steps, width), np.float32)
         terminated = np.zeros((self._steps, width), bool)
         truncated = np.zeros((self._steps, width), bool)
-        recorded = {n: s.zeros(self._steps, width) for n, s in self._agent.recorded.items()}
+        recorded: Arrays = {}
         ends: list[list[tuple[np.ndarray, float, int]]] = [[] for _ in self._episodes]
         for i, episode in enumerate(self._episodes):
             observations[0, i] = episode.observation
@@ -60,6 +62,8 @@ class Rollout:
             inference += perf_counter() - asked
             actions[t] = chosen
             for name, array in extras.items():
+                if t == 0:
+                    recorded[name] = self._agent.recorded[name].zeros(self._steps, width)
                 recorded[name][t] = array
             # Python integers are what most environments expect, and faster than NumPy's.
             listed = chosen.tolist() if spec.n_actions is not None else chosen
@@ -76,7 +80,7 @@ class Rollout:
         seconds = np.zeros(len(ACTOR_PHASES))
         seconds[:2] = total - inference, inference
         finished = [end for environment in ends for end in environment]
-        return Block(
+        block = Block(
             observations,
             actions,
             rewards,
@@ -90,6 +94,7 @@ class Rollout:
             self._take_restarts(),
             seconds,
         )
+        return self._agent.prepare(block, self._spread)
 
     def state(self) -> Arrays:
         """The running episodes and the place in the random streams, by environment number."""
