@@ -125,8 +125,9 @@ class Keeper:
         envs = {name: array for part in parts for name, array in part.envs.items()}
         pending = [block for part in parts for block in part.pending]
         arrays = {agent_stem(i): part.draft.arrays["agent"] for i, part in enumerate(parts)}
-        agents = [part.draft.numbers["agent"] for part in parts]
-        numbers = {**parts[0].draft.numbers, "agents": agents}
+        numbers = dict(parts[0].draft.numbers)
+        if len(parts) > 1:
+            numbers["agents"] = [part.draft.numbers["agent"] for part in parts]
         self._loop.write(Checkpoint(arrays, numbers), envs, self._codec.pack(pending))
         self._parts = {}
         self.idle = True

@@ -121,20 +121,20 @@ class Shared:
         self.acting = self.bitmap + WORD * -(-self.actors // 64)
         length = len(learner.agent.get_weights())
         slot = 2 * WORD + learner.codec.max_bytes(settings.block_steps, settings.envs_per_actor)
-        host_pool = config.location == "central"
+        central = config.location == "central"
         board = self.acting + WORD * self.actors
         start = board + Board.size(length)
         pool = SlotPool.size(config.slots, slot)
         # Among the players, learners come first and then the actors, in their order.
-        mine = {True: start if learner.role.rank == 0 else 0, False: 0}[learner.role.learns]
-        here = learner.role.learns == host_pool
-        self.window = Window(learner.players, mine + (pool if here else 0))
+        mine = start if learner.role.rank == 0 else 0
+        mine += pool if learner.role.learns == central else 0
+        self.window = Window(learner.players, mine)
         self.board = Board(self.window, 0, length, board)
 
         def pool_of(actor: int) -> SlotPool:
-            owner = layout.learner_of(actor) if host_pool else layout.learners + actor
+            owner = layout.learner_of(actor) if central else layout.learners + actor
             base = start if owner == 0 else 0
-            own = learner.role.group == actor and not host_pool
+            own = learner.role.group == actor and not central
             return SlotPool(
                 self.window, owner, config.slots, slot, config.structure, base=base, alone=own
             )
@@ -190,10 +190,13 @@ class OneSidedSink:
         with self._clock.phase("wait"):
             if wait_for(self._may_begin) is False:
                 return None
+        # Announce a version before taking the weights: whatever is trained from now on counts with
+        # this block, and what was trained before is in the weights.
+        acting = self._shared.acting + WORD * self._actor
+        self._window.set(0, acting, self._shared.board.version())
         if (found := self._shared.board.read(self._version)) is not None:
             weights, self._version = found
             self._agent.set_weights(weights)
-        acting = self._shared.acting + WORD * self._actor
         self._window.set(0, acting, self._version)
         return self._version - 1
 
@@ -276,19 +279,24 @@ class OneSidedSource:
             self._window.add(0, Shared.TRAINED, trained)
 
     def take(self, version: int) -> Block | None:
-        if not self._held or self._config.max_policy_lag is not None:
+        if self._config.max_policy_lag is not None:
+            return self._take_in_time(version, self._config.max_policy_lag)
+        if not self._held:
             self._fetch()
+        return self._held.pop(0)[2] if self._held else None
+
+    def _take_in_time(self, version: int, max_lag: int) -> Block | None:
+        """The block that acted longest ago, if the others and those being acted can wait."""
+        # In this order: a block finished in between is then counted twice rather than not at all.
+        acting = self._window.words(0, self._shared.acting, self._shared.actors).tolist()
+        while self._fetch():
+            pass
         if not self._held:
             return None
-        # The lag is bounded when whoever acted longest ago is trained first, and when it can wait.
         choice = min(range(len(self._held)), key=lambda i: self._held[i][2].version)
-        if self._config.max_policy_lag is not None:
-            acting = self._window.words(0, self._shared.acting, self._shared.actors)
-            others = [v - 1 for v in acting.tolist() if v]
-            others += [held[2].version for i, held in enumerate(self._held) if i != choice]
-            if not feasible(others, version + 1, self._config.max_policy_lag):
-                return None
-        return self._held.pop(choice)[2]
+        others = [v - 1 for v in acting if v]
+        others += [held[2].version for i, held in enumerate(self._held) if i != choice]
+        return self._held.pop(choice)[2] if feasible(others, version + 1, max_lag) else None
 
     def ask_states(self) -> None:
         self._record, self._answers = list(self._held), {}
@@ -344,18 +352,20 @@ class OneSidedSource:
             ),
         )
 
-    def _fetch(self) -> None:
-        """Take one block from an actor that has data: an own one first, then anybody's."""
+    def _fetch(self) -> bool:
+        """Take a block from an actor that has data: an own one first, then anybody's."""
         ready = self._shared.with_data()
         if self._config.window_selection == "assigned" or self._record is not None:
             own = [actor for actor in ready if actor in self._own]
             ready = own if own or self._record is not None else ready
-        if ready:
-            actor = self._random.choice(ready)
-            self._shared.claim(actor)
-            self._pop(actor)
-            if self._shared.pools[actor].filled():
-                self._shared.announce(actor)
+        if not ready:
+            return False
+        actor = self._random.choice(ready)
+        self._shared.claim(actor)
+        taken = self._pop(actor)
+        if self._shared.pools[actor].filled():
+            self._shared.announce(actor)
+        return taken
 
     def _empty(self, actor: int) -> None:
         while self._pop(actor):

@@ -1,0 +1,150 @@
+"""The rooms: who may import whom, and which room may use which package."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+ROWS: tuple[tuple[str, ...], ...] = (
+    ("errors",),
+    ("types", "registry"),
+    ("config",),
+    ("networks", "learning", "replay", "comm", "runs"),
+    ("agents", "envs"),
+    ("workflows",),
+    ("experiment", "components"),
+    ("sweep", "report", "plan", "launch", "names"),
+    ("__init__", "__main__"),
+)
+"""The table of the design, weakest first; errors, which everyone raises, stand before it, the public
+names and the module's entry after it."""
+
+SAME_ROOM = {"components": "experiment"}
+"""Files at the top that are one room."""
+
+NARROWER = {"agents": {"networks", "learning", "replay"}}
+"""Rooms that may use only these of the row above them."""
+
+
+@dataclass(frozen=True)
+class Permit:
+    """Where a package may be imported: rooms or files, and whether only inside a function."""
+
+    places: tuple[str, ...]
+    lazy: bool = False
+
+
+EVERYWHERE = ("",)
+PERMITS = {
+    "numpy": Permit(EVERYWHERE),
+    "msgspec": Permit(("config",)),
+    "mpi4py": Permit(("comm",), lazy=True),
+    "jax": Permit(("agents/compiled.py",)),
+    "optax": Permit(("agents/compiled.py",)),
+    "gymnasium": Permit(("envs",)),
+    "safetensors": Permit(("runs", "agents", "comm"), lazy=True),
+    "matplotlib": Permit(("runs", "report"), lazy=True),
+    "rich": Permit(("runs", "launch"), lazy=True),
+    "tensorboard": Permit(("runs",), lazy=True),
+    "PIL": Permit(("launch",), lazy=True),
+    "imageio_ffmpeg": Permit(("launch",), lazy=True),
+    "ray": Permit(("workflows/elastic.py", "sweep", "launch"), lazy=True),
+    "optuna": Permit(("sweep",), lazy=True),
+    "plotly": Permit(("report",), lazy=True),
+}
+
+ROW_OF = {room: row for row, rooms in enumerate(ROWS) for room in rooms}
+
+
+def room_of(module: str) -> str:
+    """``exarl.agents.dqn`` -> ``agents``; the package itself is the room of the public names."""
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 else "__init__"
+
+
+def may_import(importer: str, imported: str) -> bool:
+    """Whether one room may import another."""
+    importer = SAME_ROOM.get(importer, importer)
+    imported = SAME_ROOM.get(imported, imported)
+    if importer == imported:
+        return True
+    above, below = ROW_OF[imported], ROW_OF[importer]
+    if above == below - 1 and importer in NARROWER:
+        return imported in NARROWER[importer]
+    return above < below
+
+
+def test_every_room_has_its_row(sources: list[Any]) -> None:
+    assert {source.room for source in sources} <= ROW_OF.keys()
+
+
+def test_a_room_imports_only_from_rows_above(sources: list[Any]) -> None:
+    broken = [
+        f"src/exarl/{source.name}:{found.line}: {source.room} (row {ROW_OF[source.room]}) imports"
+        f" {found.module} (row {ROW_OF[room_of(found.module)]})"
+        for source in sources
+        for found in source.imports
+        if found.package == "exarl" and found.module != "exarl.__version__"
+        if not may_import(source.room, room_of(found.module))
+    ]
+    assert not broken, "\n".join(broken)
+
+
+def test_a_package_is_used_only_where_the_table_allows(sources: list[Any]) -> None:
+    broken = []
+    for source in sources:
+        for found in source.imports:
+            if found.package == "exarl" or found.package in sys.stdlib_module_names:
+                continue
+            place = f"src/exarl/{source.name}:{found.line}: {found.module}"
+            permit = PERMITS.get(found.package)
+            if permit is None:
+                broken.append(f"{place} is not in the table")
+            elif not source.name.startswith(permit.places):
+                broken.append(f"{place} belongs in {' or '.join(permit.places)}")
+            elif permit.lazy and not (found.lazy or found.typing_only):
+                broken.append(f"{place} belongs inside a function")
+    assert not broken, "\n".join(broken)
+
+
+def test_the_public_module_imports_nothing_of_its_own(sources: list[Any]) -> None:
+    package = next(source for source in sources if source.name == "__init__.py")
+    assert not [found for found in package.imports if not found.typing_only and not stdlib(found)]
+
+
+def stdlib(found: Any) -> bool:
+    return found.package in sys.stdlib_module_names
+
+
+def test_jax_comes_with_one_module_only(sources: list[Any]) -> None:
+    """Agents import the compiling module inside ``set_learner``, never with their own."""
+    early = [
+        f"src/exarl/{source.name}:{found.line}"
+        for source in sources
+        for found in source.imports
+        if found.module.startswith("exarl.agents.compiled") and not found.lazy
+    ]
+    assert not early, "\n".join(early)
+
+
+@pytest.mark.parametrize(
+    ("importer", "imported", "allowed"),
+    [
+        ("agents", "networks", True),
+        ("agents", "comm", False),
+        ("agents", "envs", False),
+        ("envs", "comm", True),
+        ("workflows", "agents", True),
+        ("runs", "comm", False),
+        ("config", "registry", True),
+        ("config", "networks", False),
+        ("launch", "experiment", True),
+        ("components", "experiment", True),
+        ("workflows", "experiment", False),
+    ],
+)
+def test_the_rule_itself(importer: str, imported: str, allowed: bool) -> None:
+    assert may_import(importer, imported) is allowed

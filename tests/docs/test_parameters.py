@@ -1,0 +1,60 @@
+"""The parameter tables of docs/configuration.md are those of the code.
+
+``python tests/docs/test_parameters.py`` writes them anew.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from exarl import registry
+from exarl.config import LearnerConfig, Parameter, schema_of, type_name
+from exarl.config.layers import FAMILIES
+
+PAGE = Path(__file__).parents[2] / "docs/configuration.md"
+COMPONENTS: dict[str, Callable[[], type]] = {
+    "learner": lambda: LearnerConfig,
+    "DQN-v0": lambda: registry.agents.load("DQN-v0").Config,
+    "MLP": lambda: registry.networks.load("MLP").Config,
+}
+_TABLE = "<!-- parameters of {} -->\n{}<!-- end -->"
+
+
+def test_tables_are_in_step_with_the_code() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert text == with_tables(text), f"run: python {Path(__file__).relative_to(PAGE.parents[1])}"
+
+
+def test_every_family_is_described() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert all(f"{family}_cfg" in text for family in FAMILIES)
+
+
+def with_tables(text: str) -> str:
+    """The page with every table as the code has it now."""
+    for name, config in COMPONENTS.items():
+        pattern = re.escape(_TABLE).replace(r"\{\}", "{}").format(re.escape(name), "(?:.*?)")
+        fresh = _TABLE.format(name, table(config()))
+        text, count = re.subn(pattern, lambda _, fresh=fresh: fresh, text, flags=re.S)
+        assert count == 1, f"{PAGE.name} has {count} tables of {name}"
+    return text
+
+
+def table(component: type) -> str:
+    rows = [row(parameter) for parameter in schema_of(component).values()]
+    return "".join(["| parameter | type | default | meaning |\n|---|---|---|---|\n", *rows])
+
+
+def row(parameter: Parameter) -> str:
+    kind = type_name(parameter.type).replace("|", "\\|")
+    bounds = f" ({parameter.range()})" if parameter.range() else ""
+    default = json.dumps(parameter.default)
+    meaning = parameter.help.replace("|", "\\|")
+    return f"| `{parameter.name}` | {kind}{bounds} | `{default}` | {meaning} |\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,0 +1,54 @@
+"""The code blocks of the documentation.
+
+Every ```` ```python ```` block is run, unless the line before it says otherwise:
+
+    <!-- not run -->         the block is only read
+    <!-- file: name.py -->   the block is written to a file of that name, which later blocks import
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+_BLOCK = re.compile(
+    r"^(?:<!-- *(?P<mark>[^\n]*?) *-->\n)?```(?P<language>\w*)\n(?P<code>.*?)^```$", re.M | re.S
+)
+
+
+@dataclass(frozen=True)
+class Snippet:
+    """One fenced block: its language, what the comment above it says, its text and its line."""
+
+    language: str
+    mark: str
+    code: str
+    line: int
+
+    @property
+    def file(self) -> str | None:
+        """The name of the file it is to be written to."""
+        return self.mark.removeprefix("file:").strip() if self.mark.startswith("file:") else None
+
+    @property
+    def runs(self) -> bool:
+        return self.mark != "not run" and self.file is None
+
+
+def snippets(page: Path, language: str) -> list[Snippet]:
+    """The blocks of one language on a page, in order."""
+    text = page.read_text(encoding="utf-8")
+    return [
+        Snippet(
+            found["language"],
+            found["mark"] or "",
+            found["code"],
+            text.count("\n", 0, found.start("code")),
+        )
+        for found in _BLOCK.finditer(text)
+        if found["language"] == language
+    ]

@@ -1,0 +1,236 @@
+"""What one rank does in the tests of this folder: ``mpiexec -n N python bodies.py BODY FOLDER``.
+
+Every rank leaves ``<rank>.json`` in the folder when its checks held; a failed one takes the job down.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from exarl.comm.mpi import Channel
+
+RNG_SEED = 20
+WORLD = MPI.COMM_WORLD
+
+
+def message(sender: int, receiver: int, number: int, limit: int) -> np.ndarray:
+    """Random bytes of random length, which both sides can make; every fourth message is empty."""
+    rng = np.random.default_rng((RNG_SEED, sender, receiver, number))
+    size = 0 if number % 4 == 0 else int(rng.integers(1, limit + 1))
+    return rng.integers(0, 256, size, np.uint8)
+
+
+# -- the channel -------------------------------------------------------------------------------------
+
+
+def flood(channel: Channel, count: int, limit: int) -> int:
+    """Everyone sends small messages to every other, then receives from whoever comes."""
+    rank, size = channel.rank, channel.size
+    order = [to for to in range(size) if to != rank for _ in range(count)]
+    sent = [0] * size
+    for to in np.random.default_rng(rank).permutation(order).tolist():
+        channel.send(message(rank, to, sent[to], limit), to, tag=7)
+        sent[to] += 1
+    received = [0] * size
+    for _ in order:
+        sender, payload = channel.receive(tag=7)
+        expected = message(sender, rank, received[sender], limit)
+        assert payload.tobytes() == expected.tobytes(), (sender, received[sender])
+        received[sender] += 1
+    return sum(received)
+
+
+def take_turns(channel: Channel, limit: int) -> int:
+    """Long messages: in each round one rank, drawn by lot, sends to the others in any order."""
+    rng = np.random.default_rng(RNG_SEED)
+    rounds = rng.integers(0, channel.size, 3 * channel.size).tolist()
+    for number, sender in enumerate(rounds):
+        others = [r for r in rng.permutation(channel.size).tolist() if r != sender]
+        if channel.rank != sender:
+            source, payload = channel.receive(sender, tag=8)
+            expected = message(sender, channel.rank, number, limit)
+            assert (source, payload.tobytes()) == (sender, expected.tobytes())
+            continue
+        for to in others:
+            channel.send(message(sender, to, number, limit).tobytes(), to, tag=8)
+    return len(rounds)
+
+
+def one_to_all(channel: Channel, sizes: list[int]) -> int:
+    """The same bytes to many, of lengths around a whole number of chunks."""
+    others = [r for r in range(channel.size) if r != 0]
+    for size in sizes:
+        expected = np.arange(size, dtype=np.uint32).astype(np.uint8)
+        if channel.rank == 0:
+            channel.send(expected, others, tag=9)
+        else:
+            assert channel.receive(0, tag=9)[1].tobytes() == expected.tobytes(), size
+    return len(sizes)
+
+
+def tags_apart(channel: Channel) -> None:
+    """A message is found by its tag even when another came first."""
+    if channel.size == 1:
+        return  # a blocking send to oneself has nobody to wait for
+    to, source = (channel.rank + 1) % channel.size, (channel.rank - 1) % channel.size
+    channel.send(b"first", to, tag=1)
+    channel.send(b"second", to, tag=2)
+    assert channel.receive(source, tag=2)[1].tobytes() == b"second"
+    assert channel.receive(source, tag=1)[1].tobytes() == b"first"
+
+
+def channel_body(folder: Path) -> dict[str, Any]:
+    small = Channel(WORLD, chunk=64)
+    flooded = flood(small, count=40, limit=300)
+    sizes = [n * 64 + d for n in range(4) for d in (-1, 0, 1) if n * 64 + d >= 0]
+    around = one_to_all(small, sizes)
+    tags_apart(small)
+    middle = Channel(WORLD, chunk=1 << 16)
+    rounds = take_turns(middle, limit=1 << 20)
+    whole = Channel(WORLD)
+    rounds += take_turns(whole, limit=1 << 20)
+    whole.wait_for_all()
+    return {"flooded": flooded, "around": around, "rounds": rounds}
+
+
+def idle_body(folder: Path) -> dict[str, Any]:
+    """How busy a rank is that waits a second and a half for a message."""
+    channel = Channel(WORLD)
+    channel.wait_for_all()
+    started, busy = time.perf_counter(), time.process_time()
+    if channel.rank == 0:
+        time.sleep(1.5)
+        channel.send(b"", range(1, channel.size), tag=1)
+    else:
+        channel.receive(0, tag=1)
+    return {"cpu": (time.process_time() - busy) / (time.perf_counter() - started)}
+
+
+def post_body(folder: Path) -> dict[str, Any]:
+    """Long messages posted all at once, where blocking sends would wait for each other for ever."""
+    channel = Channel(WORLD, chunk=1 << 16)
+    count, limit = 4, 1 << 19
+    for number in range(count):
+        for to in range(channel.size):
+            channel.post(message(channel.rank, to, number, limit), to, tag=5)
+    received = [0] * channel.size
+    polls = 0
+    while sum(received) < count * channel.size:
+        polls += 1
+        if (found := channel.poll(tag=5)) is None:
+            time.sleep(1e-4)
+            continue
+        sender, payload = found
+        expected = message(sender, channel.rank, received[sender], limit)
+        assert payload.tobytes() == expected.tobytes(), (sender, received[sender])
+        received[sender] += 1
+    channel.flush()
+    channel.wait_for_all()
+    assert channel.poll(tag=5) is None
+    return {"received": sum(received)}
+
+
+# -- groups ------------------------------------------------------------------------------------------
+
+
+def group_body(folder: Path) -> dict[str, Any]:
+    """All ranks are one group around ExaCartPole: what its actor sees at every step."""
+    from exarl.envs import group, make_env
+
+    channel = Channel(WORLD)
+    env, _ = make_env("ExaCartPole-v1", {"intervals": 5000}, comm=WORLD)
+    alone, _ = make_env("ExaCartPole-v1", {"intervals": 5000})
+    if channel.rank:
+        group.serve([env], channel)
+        return {"state": list(env.unwrapped.state)}
+    shared = group.join(env, channel, 0)
+    same = shared.reset(seed=3)[0].tolist() == alone.reset(seed=3)[0].tolist()
+    worst, kept = 0.0, {}
+    for step in range(60):
+        one, other = shared.step(step % 2), alone.step(step % 2)
+        same = same and one[0].tolist() == other[0].tolist() and one[1:4] == other[1:4]
+        worst = max(worst, abs(one[4]["pi"] - np.pi))
+        if step == 9:
+            kept = shared.get_state()
+        if one[2] or one[3]:
+            break
+    shared.reset(seed=9)
+    shared.set_state(kept)
+    names = sorted(kept)
+    state = list(env.unwrapped.state)
+    group.dismiss(channel)
+    return {"same": same, "worst": worst, "names": names, "state": state}
+
+
+# -- whole runs --------------------------------------------------------------------------------------
+
+
+def refuse(*_: Any, **__: Any) -> Any:
+    raise AssertionError("something was pickled on the hot path")
+
+
+def no_pickle_body(folder: Path) -> dict[str, Any]:
+    """Train while every door to pickle is shut, mpi4py's own included."""
+    from exarl import ExaLearner
+
+    learner = ExaLearner(
+        WORLD,
+        argv=(),
+        run_dir=str(folder / "run"),
+        total_steps=1500,
+        learning_starts=200,
+        hidden=[16],
+        checkpoint_interval=0.05,
+    )
+    train = learner.workflow.run
+
+    def without_pickle(experiment: Any) -> None:
+        for name in ("dumps", "loads", "dump", "load", "Pickler", "Unpickler"):
+            setattr(pickle, name, refuse)
+        MPI.pickle.__init__(refuse, refuse)
+        try:
+            WORLD.isend("this must not pass", WORLD.rank)
+        except AssertionError:
+            train(experiment)
+            return
+        raise RuntimeError("pickle is still open")
+
+    learner.workflow.run = without_pickle  # type: ignore[method-assign]
+    result = learner.run()
+    return {"reason": result.reason if result else None}
+
+
+BODIES: dict[str, Callable[[Path], dict[str, Any]]] = {
+    "channel": channel_body,
+    "idle": idle_body,
+    "post": post_body,
+    "group": group_body,
+    "no_pickle": no_pickle_body,
+}
+
+
+def main() -> None:
+    folder = Path(sys.argv[2])
+    try:
+        found = BODIES[sys.argv[1]](folder)
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+        sys.stderr.flush()
+        WORLD.Abort(1)
+        raise
+    (folder / f"{WORLD.rank}.json").write_text(json.dumps(found), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

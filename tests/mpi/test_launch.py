@@ -1,0 +1,90 @@
+"""Ways to start a run on several ranks, and what each rank leaves behind."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers_jobs import (
+    LIGHT,
+    PYTHON,
+    SMALL,
+    assert_same,
+    everything_of,
+    newest,
+    reference,
+    run,
+    summary_of,
+    train,
+    under_mpi,
+)
+
+RunBody = Callable[[str, int], list[dict[str, Any]]]
+
+DRIVER = """\
+from mpi4py import MPI
+import exarl
+comm = MPI.COMM_WORLD
+exa_learner = exarl.ExaLearner(comm)
+exa_learner.run()
+"""
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_the_five_line_script(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, ranks: int
+) -> None:
+    script = tmp_path / "driver.py"
+    script.write_text(DRIVER)
+    run(under_mpi(ranks, [PYTHON, script, "--run_dir", tmp_path / "run", *LIGHT])).ok()
+    whole = reference(tmp_path_factory.getbasetemp(), f"light{ranks}", *LIGHT, "--procs", ranks)
+    assert_same(everything_of(tmp_path / "run"), everything_of(whole))
+
+
+def test_the_script_needs_no_launcher(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    script = tmp_path / "driver.py"
+    script.write_text(DRIVER)
+    run([PYTHON, script, *LIGHT, "--output_dir", tmp_path / "out"], cwd=tmp_path).ok()
+    (made,) = (tmp_path / "out").iterdir()
+    whole = reference(tmp_path_factory.getbasetemp(), "light1", *LIGHT, "--procs", 1)
+    assert_same(everything_of(made), everything_of(whole))
+
+
+def test_nothing_is_pickled_while_training(run_body: RunBody, tmp_path: Path) -> None:
+    assert run_body("no_pickle", 2) == [{"reason": "total_steps"}, {"reason": None}]
+    assert len(list((tmp_path / "run" / "checkpoints").iterdir())) > 1
+
+
+def test_the_trace_has_a_track_for_each_rank(tmp_path: Path) -> None:
+    group = ("--env", "ExaCartPole-v1", "--process_per_env", 2, "--procs", 5)
+    run(train(tmp_path / "run", *LIGHT, *group, "--profile", "trace")).ok()
+    events = json.loads((tmp_path / "run" / "trace.json").read_text())["traceEvents"]
+    names = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
+    assert sorted(names) == list(range(5))
+    roles = ["learner", "actor", "member", "actor", "member"]
+    for rank, role in enumerate(roles):
+        assert role in names[rank]
+    spans: dict[int, set[str]] = {rank: set() for rank in names}
+    for event in events:
+        if event["ph"] == "X":
+            spans[event["pid"]].add(event["name"])
+    assert {"learn", "wait", "checkpoint"} <= spans[0]
+    for actor in (1, 3):
+        assert {"rollout", "wait", "send"} <= spans[actor]
+    parts = [path.name for path in (tmp_path / "run" / "logs").iterdir()]
+    assert sorted(parts) == [f"rank_{rank:04d}.log" for rank in range(5)]
+
+
+def test_the_learner_has_the_acting_weights_in_its_checkpoint(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    whole = reference(tmp_path_factory.getbasetemp(), "deep1", *SMALL)
+    weights = newest(whole).arrays["agent"]["weights"]
+    assert weights.dtype == "float32"
+    assert weights.ndim == 1
+    assert summary_of(whole)["updates_total"] > 1000

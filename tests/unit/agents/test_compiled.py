@@ -1,0 +1,72 @@
+"""The learning half's tools: optimisers, clipping, trees as named arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import optax
+import pytest
+from helpers_learning import assert_same_arrays
+
+from exarl.agents import compiled
+from exarl.agents.compiled import jax, jnp
+
+
+def tree(seed: int, scale: float = 1.0) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    shapes = {"w": (4, 3), "b": (3,), "s": ()}
+    return {name: jnp.array(scale * rng.normal(size=shape)) for name, shape in shapes.items()}
+
+
+@pytest.mark.parametrize("limit", [0.1, 1.0, 100.0])
+@pytest.mark.parametrize("scale", [0.0, 1e-3, 1.0, 1e4])
+def test_clipping_equals_optax(limit: float, scale: float) -> None:
+    gradient = tree(1, scale)
+    ours, theirs = compiled.clip_by_global_norm(limit), optax.clip_by_global_norm(limit)
+    got, _ = ours.update(gradient, ours.init(gradient))
+    expected, _ = theirs.update(gradient, theirs.init(gradient))
+    for name, array in expected.items():
+        np.testing.assert_allclose(got[name], array, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", compiled.OPTIMIZERS)
+def test_every_optimiser_descends_and_its_state_can_be_stored(name: str) -> None:
+    optimiser = compiled.optimizer(name, 0.02, 1.0)
+    params = tree(2)
+    state = optimiser.init(params)
+    size = float(optax.global_norm(params))
+    for _ in range(3):
+        gradient = jax.tree.map(lambda leaf: 2 * leaf, params)  # of the sum of squares
+        step, state = optimiser.update(gradient, state, params)
+        params = optax.apply_updates(params, step)
+    assert float(optax.global_norm(params)) < size
+    arrays = compiled.to_arrays(state, "opt")
+    back = compiled.from_arrays(optimiser.init(params), arrays, "opt")
+    assert_same_arrays(compiled.to_arrays(back, "opt"), arrays)
+
+
+def test_scanned_runs_the_step_in_order_and_averages_metrics() -> None:
+    run = compiled.scanned(lambda state, x: (2 * state + x, {"seen": x}))
+    state, metrics = run(jnp.float32(1), jnp.arange(4.0))
+    assert float(state) == 16 + 0 * 8 + 1 * 4 + 2 * 2 + 3
+    assert float(metrics["seen"]) == 1.5
+
+
+def test_device_arrays_do_not_share_numpys_memory() -> None:
+    array = np.arange(1024, dtype=np.float32)
+    on_device = compiled.to_device({"a": array})
+    array[:] = -1
+    np.testing.assert_array_equal(on_device["a"], np.arange(1024))
+
+
+@pytest.mark.parametrize("change", ["shape", "missing"])
+def test_arrays_that_do_not_fit_the_tree_are_refused(change: str) -> None:
+    like = tree(0)
+    arrays = compiled.to_arrays(like, "p")
+    if change == "shape":
+        arrays["p/0"] = np.zeros(9)
+    else:
+        del arrays["p/2"]
+    with pytest.raises(ValueError):
+        compiled.from_arrays(like, arrays, "p")

@@ -1,0 +1,151 @@
+"""Several learners that train one DQN together, each in a thread, against the reference."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from helpers_dqn import Reference
+from helpers_learning import discrete_spec, make_agent, random_block
+
+from exarl.types import Arrays, Block
+
+SPEC = discrete_spec((3,), 4)
+PARAMETERS = {
+    "batch_size": 12,
+    "learning_starts": 0,
+    "updates_per_step": 0.125,  # of 32 steps: 4 updates
+    "max_grad_norm": 0.5,
+    "learning_rate": 0.01,
+    "tau": 0.0,
+    "target_update_interval": 3,
+}
+
+
+class Meeting:
+    """Where the threads of a team exchange their vectors."""
+
+    def __init__(self, size: int) -> None:
+        self.vectors: list[Any] = [None] * size
+        self.barrier = threading.Barrier(size, timeout=60)
+
+
+class ThreadTeam:
+    """One learner's view of a team of threads."""
+
+    def __init__(self, meeting: Meeting, index: int, every: int) -> None:
+        self.size, self.index, self.every = len(meeting.vectors), index, every
+        self._meeting = meeting
+
+    def average(self, vector: np.ndarray, weight: float) -> np.ndarray:
+        meeting = self._meeting
+        meeting.vectors[self.index] = (np.array(vector), weight)
+        meeting.barrier.wait()
+        total = sum(w * v for v, w in meeting.vectors)
+        mean: np.ndarray = total / sum(w for _, w in meeting.vectors)
+        meeting.barrier.wait()
+        return mean.astype(np.float32)
+
+
+def make_team(size: int, every: int = 1, **parameters: Any) -> list[Any]:
+    meeting = Meeting(size)
+    agents = []
+    for index in range(size):
+        agents.append(make_agent(SPEC, **{**PARAMETERS, **parameters}))
+        agents[-1].set_learner(team=ThreadTeam(meeting, index, every))
+    return agents
+
+
+def train_together(
+    agents: Sequence[Any], blocks: Sequence[Block | None], steps: int = 32
+) -> list[dict[str, float]]:
+    with ThreadPoolExecutor(len(agents)) as pool:
+        jobs = [pool.submit(a.train, b, steps) for a, b in zip(agents, blocks, strict=True)]
+        return [job.result() for job in jobs]
+
+
+def spied(agent: Any) -> list[Arrays]:
+    """The stacks of minibatches the agent draws."""
+    drawn: list[Arrays] = []
+    sample = agent._replay.sample
+
+    def spy(*arguments: Any) -> Arrays:
+        drawn.append(sample(*arguments))
+        return drawn[-1]
+
+    agent._replay.sample = spy
+    return drawn
+
+
+def parameters_of(agent: Any) -> Arrays:
+    return {name: np.asarray(array) for name, array in agent._learned["params"].items()}
+
+
+def assert_same_state(agents: Sequence[Any]) -> None:
+    first, *others = (jax.tree.leaves(agent._learned) for agent in agents)
+    for other in others:
+        for leaf, again in zip(first, other, strict=True):
+            np.testing.assert_array_equal(leaf, again)
+
+
+def test_halves_of_a_batch_averaged_are_the_whole_batch() -> None:
+    """The gradient is averaged before it is clipped, at every update."""
+    agents = make_team(2)
+    reference = Reference(parameters_of(agents[0]), agents[0].config)
+    drawn = [spied(agent) for agent in agents]
+    for seed in (0, 10):
+        blocks = [random_block(SPEC, seed + i, scale=3.0) for i in range(2)]
+        metrics = train_together(agents, blocks)
+        assert [m["updates"] for m in metrics] == [4, 4]
+    for halves in zip(*drawn, strict=True):
+        assert halves[0]["action"].shape == (4, 6)
+        assert not np.array_equal(halves[0]["action"], halves[1]["action"])
+        for update in range(4):
+            reference.update(
+                {n: np.concatenate([half[n][update] for half in halves]) for n in halves[0]}
+            )
+    assert_same_state(agents)
+    for name, array in parameters_of(agents[0]).items():
+        np.testing.assert_allclose(array, reference.params[name], rtol=2e-4, atol=2e-6)
+
+
+@pytest.mark.parametrize("every", [1, 2])
+def test_a_learner_without_data_holds_nobody_up_and_stays_in_step(every: int) -> None:
+    agents = make_team(2, every)
+    train_together(agents, [random_block(SPEC, 0), None])
+    assert_same_state(agents)
+    train_together(agents, [random_block(SPEC, 1), random_block(SPEC, 2)])
+    np.testing.assert_array_equal(agents[0].get_weights(), agents[1].get_weights())
+
+
+@pytest.mark.parametrize("every", [1, 2])
+def test_what_one_learns_is_not_diluted_by_those_without_data(every: int) -> None:
+    agents = make_team(3, every)
+    alone = make_agent(SPEC, learner=True, **PARAMETERS)
+    drawn, block = spied(agents[0]), random_block(SPEC, 0, scale=3.0)
+    train_together(agents, [block, None, None])
+    alone._replay.sample = lambda *_: drawn[0]
+    alone.train(block, 32)
+    for name, array in parameters_of(alone).items():
+        np.testing.assert_allclose(parameters_of(agents[2])[name], array, rtol=1e-5, atol=1e-6)
+
+
+def test_states_are_averaged_every_so_many_updates() -> None:
+    agents = make_team(2, every=4)
+    alone = [make_agent(SPEC, learner=True, **PARAMETERS) for _ in agents]
+    drawn = [spied(agent) for agent in agents]
+    block = random_block(SPEC, 0, scale=3.0)
+    train_together(agents, [block, random_block(SPEC, 1, scale=3.0)])
+    for agent, stacks in zip(alone, drawn, strict=True):
+        agent._replay.sample = lambda *_, stack=stacks[0]: stack
+        agent.train(block, 32)
+    assert_same_state(agents)
+    one, other = (parameters_of(agent) for agent in alone)
+    for name, array in parameters_of(agents[0]).items():
+        assert np.abs(one[name] - other[name]).max() > 1e-4
+        np.testing.assert_allclose(array, (one[name] + other[name]) / 2, rtol=1e-5, atol=1e-6)
