@@ -144,17 +144,30 @@ def _averaging_states(alone: Step, team: Team) -> Update:
     ravel = jax.flatten_util.ravel_pytree
 
     def run(state: Any, batches: Any, updates: int) -> tuple[Any, Any]:
-        metrics: Any = {}
+        sums: list[Any] = []
         for start in range(0, updates, team.every):
-            if batches is not None:
-                part = {n: a[start : start + team.every] for n, a in batches.items()}
+            made = min(team.every, updates - start)
+            if batches is None:
+                state = _counted(state, made)
+            else:
+                part = {n: a[start : start + made] for n, a in batches.items()}
                 state, metrics = alone(state, part)
+                sums.append(metrics)
             floats, restore = ravel(_floats(state))
             mean = team.average(np.asarray(floats), 0.0 if batches is None else 1.0)
             state = _with_floats(state, restore(jnp.asarray(mean)))
-        return state, metrics
+        means = jax.tree.map(lambda *values: float(np.mean(values)), *sums) if sums else {}
+        return state, means
 
     return run
+
+
+def _counted(tree: Any, updates: int) -> Any:
+    """The state of a learner that watched ``updates``: its integers are counts of updates, which
+    schedules, bias corrections and target copies go by, and must not fall behind."""
+    return jax.tree.map(
+        lambda leaf: leaf + updates if jnp.issubdtype(leaf.dtype, jnp.integer) else leaf, tree
+    )
 
 
 def _floats(tree: Any) -> list[Any]:

@@ -282,6 +282,7 @@ class DQN(ExaAgent):
         self._replay.restore(
             {n.removeprefix("replay/"): a for n, a in arrays.items() if n.startswith("replay/")}
         )
+        self.set_weights(arrays["weights"])
         self._steps = numbers["steps"]
         if "rng" in numbers:
             restore_state(self._rng, numbers["rng"])

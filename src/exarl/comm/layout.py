@@ -78,8 +78,8 @@ def plan_layout(world: int, learners: int, process_per_env: int) -> Layout:
     actors, left_over = divmod(world - learners, process_per_env)
     if (world == 1 and learners == process_per_env == 1) or (actors >= 1 and not left_over):
         return Layout(world, learners, process_per_env)
-    counts = [1] if learners == process_per_env == 1 else []
-    counts += [learners + k * process_per_env for k in range(1, 65)]
+    groups = max(actors, 1)
+    counts = [learners + k * process_per_env for k in range(max(groups - 2, 1), groups + 4)]
     near = sorted(sorted(counts, key=lambda count: abs(count - world))[:3])
     raise ConfigError(
         f"{world} rank{'s' * (world != 1)} cannot hold learner_procs={learners} and environment"

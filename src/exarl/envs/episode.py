@@ -61,7 +61,7 @@ class Episode:
         self.length += 1
         self.total_reward += float(reward)
         truncated = bool(truncated) or (self.length == self._limit and not terminated)
-        self.observation = self._adapter.encode(raw)
+        self._see(raw, "step")
         return self.observation, float(reward), bool(terminated), truncated
 
     def state(self) -> Arrays:
@@ -89,7 +89,9 @@ class Episode:
             self.length = int(state["length"])
         else:
             for action in state.get("actions", ()):
-                self.step(action)
+                *_, terminated, truncated = self.step(action)
+                if terminated or truncated:  # a running episode has not ended: this is another one
+                    break
         self.total_reward = float(state["total_reward"])
         same = self.length == int(state["length"]) and np.array_equal(
             np.asarray(self.observation), state["observation"], equal_nan=True
@@ -112,14 +114,17 @@ class Episode:
         raw, _ = self.env.reset(seed=seed)
         self.number, self.length, self.total_reward = number, 0, 0.0
         self._actions = []
+        self._see(raw, "reset")
+        return self.observation
+
+    def _see(self, raw: Any, call: str) -> None:
         self.observation = self._adapter.encode(raw)
         expected = self._adapter.spec.observation.shape
         if np.shape(self.observation) != expected:
             raise EnvironmentFailure(
-                f"environment {self.env_id}: reset returned an observation of shape"
+                f"environment {self.env_id}: {call} returned an observation of shape"
                 f" {np.shape(self.observation)}, its space says {expected}"
             )
-        return self.observation
 
 
 def check_finite(env_ids: Sequence[int], *arrays: np.ndarray) -> None:

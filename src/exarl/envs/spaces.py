@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -93,11 +94,11 @@ def _discrete_actions(
         axes = [np.linspace(low, high, nactions) for low, high in zip(lows, highs, strict=True)]
     else:
         raise ConfigError(f"the agent needs discrete actions; {env_id} has {space}")
-    count = int(np.prod([float(len(axis)) for axis in axes]))
+    count = math.prod(len(axis) for axis in axes)
     if count > MAX_COMBINATIONS:
         raise ConfigError(
-            f"{env_id} would have {count} discrete actions (limit {MAX_COMBINATIONS});"
+            f"{env_id} would have more than {MAX_COMBINATIONS} discrete actions;"
             " lower nactions or use an agent for continuous actions"
         )
     table = np.array(list(itertools.product(*axes)), space.dtype).reshape(count, *space.shape)
-    return count, lambda index: table[index]
+    return count, lambda index: table[index].copy()  # environments may scale it in place

@@ -23,7 +23,7 @@ def tanh(xp: Any, x: Any) -> Any:
 
 
 def silu(xp: Any, x: Any) -> Any:
-    return x / (1 + xp.exp(-x))
+    return x * (0.5 * (1 + xp.tanh(0.5 * x)))  # x * sigmoid(x), without overflow
 
 
 ACTIVATIONS = {"relu": relu, "tanh": tanh, "silu": silu}

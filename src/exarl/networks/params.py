@@ -30,7 +30,10 @@ class ParamLayout:
         """All arrays as one new float32 vector."""
         flat = np.empty(self.size, np.float32)
         for name, view in self.unpack(flat).items():
-            view[...] = np.asarray(params[name], np.float32)
+            array = np.asarray(params[name], np.float32)
+            if array.shape != view.shape:
+                raise ValueError(f"'{name}' has shape {array.shape}, expected {view.shape}")
+            view[...] = array
         return flat
 
     def unpack(self, flat: np.ndarray) -> Arrays:

@@ -26,12 +26,12 @@ class UniformReplay:
     def add(self, transitions: Mapping[str, np.ndarray]) -> None:
         """Append rows, the oldest giving way when the ring is full."""
         count = len(next(iter(transitions.values())))
-        if not self._rows:
-            self._rows = {
-                name: np.zeros((self.capacity, *array.shape[1:]), array.dtype)
-                for name, array in transitions.items()
-            }
-        self._check(transitions, count)
+        rows = self._rows or {
+            name: np.zeros((self.capacity, *array.shape[1:]), array.dtype)
+            for name, array in transitions.items()
+        }
+        _check(rows, transitions, count)
+        self._rows = rows
         count_kept = min(count, self.capacity)
         where = (self._next + np.arange(count - count_kept, count)) % self.capacity
         for name, array in transitions.items():
@@ -67,13 +67,14 @@ class UniformReplay:
         if size:
             self.add(rows)
 
-    def _check(self, transitions: Mapping[str, np.ndarray], count: int) -> None:
-        if transitions.keys() != self._rows.keys():
-            raise ValueError(f"expected {sorted(self._rows)}, got {sorted(transitions)}")
-        for name, array in transitions.items():
-            row = self._rows[name]
-            if array.shape != (count, *row.shape[1:]) or array.dtype != row.dtype:
-                raise ValueError(
-                    f"'{name}' is {array.shape} {array.dtype}, not ({count}, *{row.shape[1:]})"
-                    f" {row.dtype}"
-                )
+
+def _check(rows: Arrays, transitions: Mapping[str, np.ndarray], count: int) -> None:
+    if transitions.keys() != rows.keys():
+        raise ValueError(f"expected {sorted(rows)}, got {sorted(transitions)}")
+    for name, array in transitions.items():
+        row = rows[name]
+        if array.shape != (count, *row.shape[1:]) or array.dtype != row.dtype:
+            raise ValueError(
+                f"'{name}' is {array.shape} {array.dtype}, not ({count}, *{row.shape[1:]})"
+                f" {row.dtype}"
+            )

@@ -43,7 +43,7 @@ def is_timing(column: str) -> bool:
 
 
 def row_due(iteration: int) -> bool:
-    """Whether an iteration gets a row: each of the first thousand, then every 2nd, 4th, 8th ...
+    """Whether an iteration gets a row: each up to 2,000, then every 2nd up to 4,000, every 4th ...
 
     A function of the iteration alone, so that equal runs have equal rows; a run of any length has
     about a thousand rows for each doubling of it.

@@ -178,7 +178,10 @@ class LearningLoop:
 
     def should_stop(self) -> bool:
         """Whether to stop although no block has come: a signal, or the time is over."""
-        self.reason = self.reason or self._stop_reason()
+        if not self.finished:
+            self.reason = self._stop_reason()
+            if self.finished and self.counters.steps > self._at_row[0]:
+                self._write_row()
         return self.finished
 
     @property

@@ -146,7 +146,7 @@ class Shared:
         self.window.mask(0, self.bitmap + WORD * (actor // 64), 1 << actor % 64, on=True)
 
     def claim(self, actor: int) -> None:
-        """Clear the actor's bit before looking into its pool, so that a later push is not missed."""
+        """Clear the actor's bit; done before looking into its pool, so that no push is missed."""
         self.window.mask(0, self.bitmap + WORD * (actor // 64), 1 << actor % 64, on=False)
 
     def with_data(self) -> list[int]:
@@ -270,8 +270,7 @@ class OneSidedSource:
         self._seen = dict.fromkeys(range(layout.actors), 0)
         self._record: list[tuple[int, int, Block]] | None = None
         self._answers: dict[int, Answer] = {}  # by actor
-        self._got = self._redundant = 0
-        self._asked = 0
+        self._got = self._redundant = self._asked = 0
 
     def publish(self, weights: np.ndarray, version: int, trained: int) -> None:
         if self._first:

@@ -80,13 +80,16 @@ class Rollout:
         seconds = np.zeros(len(ACTOR_PHASES))
         seconds[:2] = total - inference, inference
         finished = [end for environment in ends for end in environment]
+        finals = _stack([end[0] for end in finished], observations)
+        owners = [e.env_id for e, own in zip(self._episodes, ends, strict=True) for _ in own]
+        check_finite(owners, finals[None])
         block = Block(
             observations,
             actions,
             rewards,
             terminated,
             truncated,
-            _stack([end[0] for end in finished], observations),
+            finals,
             np.array([end[1] for end in finished], np.float64),
             np.array([end[2] for end in finished], np.int64),
             recorded,

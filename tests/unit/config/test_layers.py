@@ -117,6 +117,27 @@ def test_the_tuned_file_of_the_pair_wins_within_its_folder(place: Any) -> None:
     assert other.learner.block_steps == 32
 
 
+PACKAGED = layer_folders(None)[0]
+
+
+@pytest.mark.parametrize(
+    "path", sorted(PACKAGED.rglob("*.json")), ids=lambda path: path.relative_to(PACKAGED).as_posix()
+)
+def test_every_packaged_file_is_valid(place: Any, path: Path) -> None:
+    words: list[str] = []
+    name = path.relative_to(PACKAGED)
+    if name.parts[0] == "tuned":
+        words = ["--agent", name.parts[1], "--env", "/".join(name.parts[2:]).removesuffix(".json")]
+    origins = place.configure(*words).origins.values()
+    assert not words or str(path) in origins
+
+
+def test_the_users_file_wins_over_what_is_packaged_for_the_pair(place: Any) -> None:
+    place.user("agent_cfg/DQN-v0.json", {"batch_size": 7, "epsilon_min": 0.3})
+    agent = place.configure("--env", "CartPole-v1").values["agent"]
+    assert (agent["batch_size"], agent["epsilon_min"]) == (7, 0.3)
+
+
 def test_the_ids_of_a_higher_layer_choose_the_files_of_the_lower_ones(place: Any) -> None:
     place.user("env_cfg/Pendulum-v1.json", {"g": 3.5})
     place.project("learner_cfg.json", {"env": "Pendulum-v1"})
