@@ -33,6 +33,9 @@ PATIENCE = 120.0
 SMALL = ("--total_steps", "1500", "--learning_starts", "200", "--hidden", "[16]", "--seed", "5")
 """A DQN run of seconds, most of them spent starting JAX."""
 
+DEEP = (*SMALL, "--agent", "Deep-v0", "--env", "Replayed-v0")
+"""The same in an environment that obeys SUBJECT."""
+
 LIGHT = ("--agent", "Linear-v0", "--total_steps", "1500", "--seed", "5")
 """A run without JAX, for tests of what is not the agent's doing."""
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from helpers_jobs import LIGHT, SMALL, paused, reference, train
+from helpers_jobs import DEEP, LIGHT, paused, reference, train
 
 
 @pytest.fixture(scope="session")
 def deep(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """DQN on one rank, undisturbed."""
-    return reference(tmp_path_factory.getbasetemp(), "deep1", *SMALL)
+    return reference(tmp_path_factory.getbasetemp(), "deep1", *DEEP)
 
 
 @pytest.fixture(scope="session")
 def deep3(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """DQN on three ranks, undisturbed."""
-    return reference(tmp_path_factory.getbasetemp(), "deep3", *SMALL, "--procs", 3)
+    return reference(tmp_path_factory.getbasetemp(), "deep3", *DEEP, "--procs", 3)
 
 
 @pytest.fixture(scope="session")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from helpers_jobs import (
+    DEEP,
     LIGHT,
-    SMALL,
     assert_same,
     csv_rows,
     everything_of,
@@ -59,7 +59,7 @@ def test_another_run_in_the_same_place_is_refused(
 
 
 def test_a_later_stop_equals_one_go(tmp_path: Path, deep: Path, light3: Path) -> None:
-    layouts = {"1": (*SMALL, "--procs", 1), "3": (*LIGHT, "--procs", 3)}
+    layouts = {"1": (*DEEP, "--procs", 1), "3": (*LIGHT, "--procs", 3)}
     early = {n: train(tmp_path / n, *w, "--total_steps", 800) for n, w in layouts.items()}
     later = {name: resume(tmp_path / name, "--total_steps", 1500) for name in layouts}
     for ended in (*run_all(early).values(), *run_all(later).values()):

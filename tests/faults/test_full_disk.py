@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from helpers_jobs import (
+    DEEP,
     LIGHT,
-    SMALL,
     assert_same,
     everything_of,
     go_on,
@@ -69,7 +69,7 @@ def test_no_space_left(
 def test_files_may_not_grow(tmp_path: Path, deep: Path) -> None:
     """A quota on the size of a file strikes when the replay has grown to it."""
     path = tmp_path / "run"
-    command = train(path, *SMALL, "--checkpoint_interval", 0)
+    command = train(path, *DEEP, "--checkpoint_interval", 0)
     ended = run(["bash", "-c", 'ulimit -f 48; exec "$@"', "bash", *command])
     assert ended.code not in (0, 2)
     assert "File too large" in ended.err.rstrip().splitlines()[-1]

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from helpers_jobs import (
+    DEEP,
     LIGHT,
-    SMALL,
     Job,
     assert_same,
     everything_of,
@@ -25,7 +25,7 @@ from helpers_jobs import (
 from exarl.runs.checkpoint import list_checkpoints
 
 OFTEN = ("--checkpoint_interval", 0)
-DEEP = (*SMALL, "--agent", "Deep-v0", "--env", "Replayed-v0", *OFTEN)
+HARD = (*DEEP, *OFTEN)
 EASY = (*LIGHT, "--env", "Replayed-v0", *OFTEN)
 GROUP = (*LIGHT, "--env", "Kept-v0", "--process_per_env", 2, *OFTEN)
 
@@ -48,7 +48,7 @@ def kill_after(command: list[str], run_dir: Path, steps: int) -> None:
 
 @pytest.mark.parametrize(
     ("words", "procs", "whole"),
-    [(DEEP, 1, "deep"), (DEEP, 3, "deep3"), (GROUP, 3, "light"), (EASY, 3, "light3")],
+    [(HARD, 1, "deep"), (HARD, 3, "deep3"), (GROUP, 3, "light"), (EASY, 3, "light3")],
     ids=["dqn", "dqn-3-ranks", "group", "linear-3-ranks"],
 )
 def test_killed_at_a_random_time(

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 from helpers_jobs import (
+    DEEP,
     LIGHT,
     PYTHON,
-    SMALL,
     assert_same,
     everything_of,
     newest,
@@ -83,7 +83,7 @@ def test_the_trace_has_a_track_for_each_rank(tmp_path: Path) -> None:
 def test_the_learner_has_the_acting_weights_in_its_checkpoint(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    whole = reference(tmp_path_factory.getbasetemp(), "deep1", *SMALL)
+    whole = reference(tmp_path_factory.getbasetemp(), "deep1", *DEEP)
     weights = newest(whole).arrays["agent"]["weights"]
     assert weights.dtype == "float32"
     assert weights.ndim == 1

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from helpers_jobs import (
+    DEEP,
     EXARL,
     LIGHT,
     SMALL,
@@ -103,18 +104,18 @@ def test_environments_may_share_actors(tmp_path: Path) -> None:
 
 
 def test_environments_may_have_several_ranks(
-    runs: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """One environment of 2 ranks (DQN) and of 3, two of 2: what those of one rank each learn."""
     base = tmp_path_factory.getbasetemp()
     env = ("--env", "ExaCartPole-v1", "--process_per_env")
-    layouts = {"1x2": (*SMALL, *env, 2), "1x3": (*LIGHT, *env, 3), "2x2": (*LIGHT, *env, 2)}
+    layouts = {"1x2": (*DEEP, *env, 2), "1x3": (*LIGHT, *env, 3), "2x2": (*LIGHT, *env, 2)}
     procs = {"1x2": 3, "1x3": 4, "2x2": 5}
     jobs = {n: train(tmp_path / n, *words, "--procs", procs[n]) for n, words in layouts.items()}
     for ended in run_all(jobs).values():
         ended.ok()
     expected = {
-        "1x2": runs / "plain",
+        "1x2": reference(base, "deep1", *DEEP),
         "1x3": reference(base, "light1", *LIGHT, "--procs", 1),
         "2x2": reference(base, "light3", *LIGHT, "--procs", 3),
     }
