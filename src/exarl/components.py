@@ -6,7 +6,6 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from exarl import registry
@@ -25,12 +24,15 @@ from exarl.config import (
 from exarl.envs import describe_env, make_env
 from exarl.envs.spaces import SpaceAdapter, adapt
 from exarl.errors import ConfigError
-from exarl.runs.directory import RunDirectory, read_json
+from exarl.runs.directory import RunDirectory, expand, new_run_directory, read_json, write_json
+from exarl.runs.manifest import make_manifest
 from exarl.types import EnvSpec
 from exarl.workflows.base import ExaWorkflow
 
 STOPS = ("total_steps", "n_episodes", "wall_time", "target_reward")
-MAY_CHANGE = (*STOPS, "log_level", "profile", "checkpoint_interval", "keep_checkpoints")
+WHERE = ("run_dir", "output_dir")
+OBSERVED = ("log_level", "profile", "watchdog", "checkpoint_interval", "keep_checkpoints")
+MAY_CHANGE = (*STOPS, *OBSERVED, *WHERE, "learner_procs")
 
 
 def lookup(family: str, id: str) -> tuple[Schema, bool]:
@@ -56,13 +58,19 @@ def configure(
         Source(parse_flags(flags), "command line", text=True),
         Source(overrides or {}, "argument"),
     ]
-    return load(lookup, explicit, config=Path(config).expanduser() if config else None)
+    return load(lookup, explicit, config=expand(config) if config else None)
 
 
 def configure_again(run: RunDirectory, flags: Sequence[str] = ()) -> Configuration:
     """The configuration of a stored run, with a few words of a command line on top."""
     stored = stored_source(read_json(run.config), str(run.config))
-    return resolve(lookup, [stored, Source(parse_flags(flags), "command line", text=True)])
+    given = Source(parse_flags(flags), "command line", text=True)
+    for key in given.values:
+        if key.removeprefix("learner.") in WHERE:
+            raise ConfigError(
+                f"{key} cannot be given ({given.origin}): the run stays in {run.path}"
+            )
+    return resolve(lookup, [stored, given])
 
 
 def check_same_run(run: RunDirectory, configuration: Configuration) -> None:
@@ -78,8 +86,23 @@ def check_same_run(run: RunDirectory, configuration: Configuration) -> None:
                 )
 
 
+def remember_changes(run: RunDirectory, configuration: Configuration) -> None:
+    """Store in ``config.json`` what a continued run changed, so that the next part knows it too."""
+    stored = read_json(run.config)
+    changed = {
+        key: configuration.values["learner"][key]
+        for key in MAY_CHANGE
+        if key not in WHERE and stored["learner"].get(key) != configuration.values["learner"][key]
+    }
+    if changed:
+        stored["learner"] |= changed
+        origins = {f"learner.{key}": configuration.origins[f"learner.{key}"] for key in changed}
+        stored["origins"] = {**stored.get("origins", {}), **origins}
+        write_json(run.config, stored)
+
+
 def build_episode(
-    configuration: Configuration, env_id: int, comm: Any = None, **options: Any
+    configuration: Configuration, comm: Any = None, **options: Any
 ) -> tuple[Any, SpaceAdapter, int | None]:
     """One environment, its adapter for the chosen agent, and the limit on its episodes."""
     learner = configuration.learner
@@ -107,10 +130,16 @@ def build_agent(configuration: Configuration, spec: EnvSpec) -> ExaAgent:
     agent: ExaAgent = agent_class(
         spec, configuration.build("agent", agent_class.Config), network, learner.seed
     )
-    n_step = getattr(agent.config, "n_step", 1)
+    return agent
+
+
+def check_configuration(configuration: Configuration) -> None:
+    """ConfigError for what can be known to fail before anything is built or started."""
+    learner = configuration.learner
+    n_step = configuration.values["agent"].get("n_step", 1)
     if n_step > learner.block_steps:
         raise ConfigError(f"n_step={n_step} needs block_steps >= n_step, not {learner.block_steps}")
-    return agent
+    check_learners(build_workflow(configuration), configuration)
 
 
 def check_learners(workflow: ExaWorkflow, configuration: Configuration) -> None:
@@ -124,6 +153,21 @@ def check_learners(workflow: ExaWorkflow, configuration: Configuration) -> None:
         raise ConfigError(
             f"agent '{learner.agent}' learns alone (learns_in_team): learner_procs must be 1"
         )
+
+
+def create_run(
+    configuration: Configuration, layout: Mapping[str, Any], mpi: str | None
+) -> RunDirectory:
+    """A new run directory for this configuration, with its manifest in it."""
+    learner = configuration.learner
+    run = (
+        RunDirectory(expand(learner.run_dir))
+        if learner.run_dir
+        else new_run_directory(learner.output_dir, learner.agent, learner.env, learner.workflow)
+    )
+    layout = {**layout, "envs_per_actor": learner.envs_per_actor}
+    run.create(configuration.to_json(), make_manifest(layout, learner.seed, mpi=mpi))
+    return run
 
 
 def build_workflow(configuration: Configuration) -> ExaWorkflow:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
 import os
 import sys
@@ -27,10 +28,12 @@ from exarl.components import (
     build_agent,
     build_episode,
     build_workflow,
-    check_learners,
+    check_configuration,
     check_same_run,
     configure,
     configure_again,
+    create_run,
+    remember_changes,
 )
 from exarl.config import Configuration, LearnerConfig
 from exarl.envs import group
@@ -40,9 +43,8 @@ from exarl.learning.exploration import Streams
 from exarl.runs.checkpoint import Checkpoint, find_newest, load_checkpoint
 from exarl.runs.clock import Clock
 from exarl.runs.curve import draw_curve
-from exarl.runs.directory import RunDirectory, new_run_directory, open_run
+from exarl.runs.directory import RunDirectory, check_place, expand, open_run
 from exarl.runs.logs import RankLog
-from exarl.runs.manifest import make_manifest
 from exarl.runs.metrics import read_rows
 from exarl.runs.notes import note_error, note_run
 from exarl.runs.profile import profiled
@@ -91,8 +93,9 @@ class ExaLearner:
         flags = script_flags() if argv is None else argv
         self._setup(configure(config, flags, overrides), comm, serial, progress)
         self._run: RunDirectory | None = None
-        if self.config.run_dir and RunDirectory(Path(self.config.run_dir).expanduser()).exists():
-            self._run = open_run(Path(self.config.run_dir).expanduser())
+        check_place(expand(self.config.run_dir or self.config.output_dir))
+        if self.config.run_dir and RunDirectory(expand(self.config.run_dir)).exists():
+            self._run = open_run(expand(self.config.run_dir))
             check_same_run(self._run, self.configuration)
 
     @classmethod
@@ -108,7 +111,9 @@ class ExaLearner:
         """Continue the run in ``path``; ``argv`` may change when it stops."""
         run = open_run(path)
         learner = cls.__new__(cls)
-        learner._setup(configure_again(run, argv), comm, serial, progress)
+        configuration = configure_again(run, argv)
+        check_same_run(run, configuration)
+        learner._setup(configuration, comm, serial, progress)
         learner._run = run
         return learner
 
@@ -121,7 +126,7 @@ class ExaLearner:
         self.layout: Layout = plan_layout(size, config.learner_procs, config.process_per_env)
         self.role: Role = self.layout.role(rank)
         self.workflow = build_workflow(configuration)
-        check_learners(self.workflow, configuration)
+        check_configuration(configuration)
         self._show = show
         self.backlog: list[Block] = []
         self.missing_actors = 0
@@ -188,7 +193,7 @@ class ExaLearner:
         self._envs = []
         self._episodes = []
         for slot, env_id in enumerate(self.layout.env_ids(role.group, config.envs_per_actor)):
-            env, adapter, limit = build_episode(self.configuration, env_id, comm)
+            env, adapter, limit = build_episode(self.configuration, comm)
             self._envs.append(env)
             if shared is not None and not role.member:
                 env = group.join(env, shared, slot)
@@ -258,29 +263,18 @@ class ExaLearner:
 
     def _open_or_create(self) -> tuple[RunDirectory, Path | None]:
         """The run directory, and the checkpoint to continue from."""
-        config = self.config
         if self._run is not None:
             note_run(self._run.path)
+            remember_changes(self._run, self.configuration)
             found = find_newest(self._run.checkpoints)
             if found is None:
                 log.warning(
                     "no usable checkpoint in %s; starting from the beginning", self._run.path
                 )
             return self._run, found
-        run = (
-            RunDirectory(Path(config.run_dir).expanduser())
-            if config.run_dir
-            else new_run_directory(config.output_dir, config.agent, config.env, config.workflow)
-        )
-        layout = {
-            "world": self.layout.world,
-            "learners": self.layout.learners,
-            "actors": self.layout.actors,
-            "process_per_env": config.process_per_env,
-            "envs_per_actor": config.envs_per_actor,
-        }
+        layout = {**dataclasses.asdict(self.layout), "actors": self.layout.actors}
         library = mpi.library_version() if self.channel is not None else None
-        run.create(self.configuration.to_json(), make_manifest(layout, config.seed, mpi=library))
+        run = create_run(self.configuration, layout, library)
         note_run(run.path)
         return run, None
 
@@ -294,6 +288,8 @@ class ExaLearner:
         path = self._run_dir.rank_file("rank", self.role.rank, "log")
         rank_log = RankLog(path, self.config.log_level_name(), terminal=self.role.rank == 0)
         stack.callback(rank_log.close)
+        # Entered last and so left first, while the log is still open.
+        stack.push(lambda kind, error, _: rank_log.failed(error) if error is not None else None)
         watchdog = Watchdog(self.config.watchdog, path)
         stack.callback(watchdog.close)
         self.clock.moved = watchdog.moved
@@ -312,6 +308,7 @@ class ExaLearner:
             title, stops, sys.stderr if self._show and not self.role.rank else open_null(stack)
         )
         stack.callback(self._progress.close)
+        self._progress.note(f"run directory {self._run_dir.path}")
         if resumed is not None:
             self._progress.note(f"continuing at step {resumed.numbers['counters']['steps']:,}")
         self.loop = LearningLoop(
@@ -368,7 +365,6 @@ class ExaLearner:
         text = f"exarl: {error}" if expected else "".join(traceback.format_exception(error))
         heading = f"rank {self.role.rank} ({self.role.name}) failed:\n"
         message = text if expected else heading + text
-        log.error("%s", message)
         sys.stderr.write(message.rstrip() + "\n")
         sys.stderr.flush()
         note_error(message)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from exarl import envs, registry
-from exarl.components import build_agent, configure
+from exarl.components import build_agent, build_episode, build_workflow, configure
 from exarl.errors import ConfigError, did_you_mean
 from exarl.types import EnvSpec
 
@@ -33,16 +33,22 @@ def register(kind: str, id: str, entry_point: str | Callable[..., Any], **option
 def make(id: str, spec: EnvSpec | None = None, **parameters: Any) -> Any:
     """The thing registered under ``id``, with its parameters.
 
-    An agent needs the ``spec`` of the environment it is for; a workflow and an environment do not.
+    An agent is made for an environment: its ``spec``, or ``env="..."`` with the environment's
+    parameters among the others. A workflow and an environment need neither.
     """
     if id in registry.agents:
+        if spec is None and "env" not in parameters:
+            raise ConfigError(
+                f"agent '{id}' needs the spec of its environment: make(id, spec), or env='...'"
+            )
+        configuration = configure(overrides={**parameters, "agent": id})
         if spec is None:
-            raise ConfigError(f"agent '{id}' needs the spec of its environment: make(id, spec)")
-        return build_agent(configure(overrides={**parameters, "agent": id}), spec)
+            env, adapter, _ = build_episode(configuration)
+            env.close()
+            spec = adapter.spec
+        return build_agent(configuration, spec)
     if id in registry.workflows:
-        configuration = configure(overrides={**parameters, "workflow": id})
-        workflow = registry.workflows.load(id)
-        return workflow(configuration.build("workflow", workflow.Config))
+        return build_workflow(configure(overrides={**parameters, "workflow": id}))
     if id in envs.env_ids():
         return envs.make_env(id, parameters)[0]
     known = [*registry.agents.ids(), *registry.workflows.ids(), *envs.env_ids()]

@@ -7,8 +7,8 @@ plug in through entry points (groups ``exarl.agents``, ``exarl.workflows``, ``ex
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping
+from importlib.metadata import EntryPoint as Installed
 from importlib.metadata import entry_points
 from typing import Any
 
@@ -32,7 +32,7 @@ class Registry:
         """Add ``id``. Raises ConfigError when it exists already, unless ``force``."""
         if not isinstance(id, str) or not id:
             raise ConfigError(f"a {self.kind} id is a non-empty string, not {id!r}")
-        if isinstance(entry_point, str) and ":" not in entry_point:
+        if isinstance(entry_point, str) and not all(entry_point.partition(":")):
             raise ConfigError(
                 f"entry_point of {self.kind} '{id}' is 'module:name', not '{entry_point}'"
             )
@@ -57,11 +57,14 @@ class Registry:
         entry = self._entries[id]
         if not isinstance(entry, str):
             return entry
-        module, _, name = entry.partition(":")
         try:
-            return getattr(importlib.import_module(module), name)
+            return Installed(id, entry, f"exarl.{self.kind}s").load()
         except (ImportError, AttributeError) as error:
             raise ConfigError(f"{self.kind} '{id}' cannot be imported: {error}") from error
+
+    def planned(self, id: str) -> bool:
+        """Whether ``id`` is promised but not there."""
+        return id in self._planned and id not in self
 
     def _read_plugins(self) -> None:
         if self._plugins_read:

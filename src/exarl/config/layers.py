@@ -9,7 +9,7 @@ A folder of configuration has the predecessor's layout::
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -42,7 +42,15 @@ def folder_sources(folder: Path, ids: Mapping[str, str]) -> list[Source]:
     ]
     names.append((f"tuned/{ids.get('agent')}/{ids.get('env')}.json", None))
     paths = [(folder / name, family) for name, family in names]
-    return [read_source(path, family) for path, family in paths if path.is_file()]
+    return [read_source(path, family) for path, family in paths if exists(path, Path.is_file)]
+
+
+def exists(path: Path, test: Callable[[Path], bool] = Path.exists) -> bool:
+    """Whether ``path`` is there; a name that no file can have is not."""
+    try:
+        return test(path)
+    except (OSError, ValueError):
+        return False
 
 
 def layer_folders(project: Path | None) -> list[Path]:
@@ -54,13 +62,15 @@ def layer_folders(project: Path | None) -> list[Path]:
 def read_source(path: Path, family: str | None = None) -> Source:
     """One JSON file, with nested families (``{"agent": {"epsilon": 1}}``) spelt as dotted keys."""
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = json.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not a text file in UTF-8") from error
     except json.JSONDecodeError as error:
         raise ConfigError(f"{path}:{error.lineno}: not JSON: {error.msg}") from error
+    except ValueError as error:  # Python refuses to read a number of thousands of digits
+        raise ConfigError(f"{path}: a number in it is too long") from error
     except RecursionError as error:
         raise ConfigError(f"{path} is nested too deeply") from error
     if not isinstance(values, dict):

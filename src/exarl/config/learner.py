@@ -59,10 +59,15 @@ class LearnerConfig:
 
     def __post_init__(self) -> None:
         self.log_level_name()
+        for name in ("output_dir", "run_dir"):
+            if getattr(self, name) == "":
+                raise ConfigError(f"{name} needs the name of a folder")
 
     def log_level_name(self) -> str:
         """``log_level`` as a word. Of the predecessor's pair the first number is ours."""
-        level = self.log_level[0] if isinstance(self.log_level, list) else self.log_level
+        level = self.log_level
+        if isinstance(level, list):
+            level = level[0] if level else ""
         if level in LEVELS:
             return str(level)
         if isinstance(level, int) and 0 <= level < len(LEVELS):

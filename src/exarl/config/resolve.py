@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from exarl.config.layers import FAMILIES, Source, folder_sources, layer_folders, read_source
+from exarl.config.layers import (
+    FAMILIES,
+    Source,
+    exists,
+    folder_sources,
+    layer_folders,
+    read_source,
+)
 from exarl.config.learner import LearnerConfig
 from exarl.config.schema import Parameter, Schema, check, schema_of
 from exarl.errors import ConfigError, did_you_mean
@@ -44,8 +52,10 @@ class Configuration:
 
 def stored_source(data: Mapping[str, Any], origin: str) -> Source:
     """The source behind a run's ``config.json``."""
-    values = {f"{f}.{key}": value for f in FAMILIES for key, value in data.get(f, {}).items()}
-    return Source(values, origin)
+    for family in FAMILIES:
+        if not isinstance(data, Mapping) or not isinstance(data.get(family), Mapping):
+            raise ConfigError(f"{origin} is damaged: it has no parameters of the {family}")
+    return Source({f"{f}.{key}": value for f in FAMILIES for key, value in data[f].items()}, origin)
 
 
 def load(
@@ -53,7 +63,7 @@ def load(
 ) -> Configuration:
     """Resolve the packaged, user and project layers, then ``config`` (a file or a folder of files
     that takes the project's place), then the ``explicit`` sources."""
-    if config is not None and not config.exists():
+    if config is not None and not exists(config):
         raise ConfigError(f"cannot read {config}: no such file or folder")
     is_folder = config is not None and config.is_dir()
     folders = layer_folders(config if is_folder else None)
@@ -72,7 +82,7 @@ def resolve(lookup: Lookup, sources: Sequence[Source]) -> Configuration:
         origins |= {f"learner.{k.removeprefix('learner.')}": source.origin for k in source.values}
     schemas, open_ended = _schemas(lookup, ids, origins)
     values: dict[str, dict[str, Any]] = {
-        family: {name: p.default for name, p in schema.items() if not p.required}
+        family: {name: p.default for name, p in schema.items() if _storable(p)}
         for family, schema in schemas.items()
     }
     origins = {f"{f}.{name}": "default" for f in FAMILIES for name in values[f]}
@@ -84,11 +94,28 @@ def resolve(lookup: Lookup, sources: Sequence[Source]) -> Configuration:
             )
             origins[f"{family}.{parameter.name}"] = source.origin
     for family, schema in schemas.items():
-        missing = [name for name in schema if name not in values[family]]
+        missing = [n for n, p in schema.items() if p.required and n not in values[family]]
         if missing:
             raise ConfigError(f"{family} '{ids.get(family)}' needs a value for '{missing[0]}'")
     _default_stop(values["learner"], origins)
-    return Configuration(LearnerConfig(**values["learner"]), values, origins)
+    try:
+        learner = LearnerConfig(**values["learner"])
+    except ConfigError as error:
+        origin = origins.get(f"learner.{str(error).split()[0]}")
+        raise ConfigError(f"{error} ({origin})" if origin else str(error)) from error
+    return Configuration(learner, values, origins)
+
+
+def _storable(parameter: Parameter) -> bool:
+    """Whether a default can stand in config.json. What cannot (a path, an array, infinity) is left to
+    the environment's constructor."""
+    if parameter.required:
+        return False
+    try:
+        json.dumps(parameter.default, allow_nan=False)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def _select(sources: Sequence[Source]) -> dict[str, str]:

@@ -124,7 +124,7 @@ def check(parameter: Parameter, value: Any, origin: str, *, text: bool = False) 
     for candidate, strict in _readings(value) if text else ((value, True),):
         try:
             converted = msgspec.convert(candidate, parameter.type, strict=strict)
-        except msgspec.ValidationError:
+        except (msgspec.ValidationError, UnicodeEncodeError):  # or a word that is no text
             continue
         _check_numbers(parameter, converted, value, origin)
         return converted
@@ -139,15 +139,20 @@ def _readings(text: Any) -> list[tuple[Any, bool]]:
     if not isinstance(text, str):
         return [(text, True)]
     readings: list[tuple[Any, bool]] = []
-    with contextlib.suppress(ValueError):
+    with contextlib.suppress(ValueError, RecursionError):
         readings.append((json.loads(text), True))
     readings.append((text, True))
     lowered = text.strip().lower()
     readings += [({"none": None, "true": True, "false": False}[w], True)
                  for w in ("none", "true", "false") if w == lowered]  # fmt: skip
     readings.append((lowered, False))
-    if "," in text:
-        readings.append(([part.strip() for part in text.strip("[]()").split(",")], False))
+    with contextlib.suppress(ValueError):
+        readings.append((float(text), True))  # ".5" and "5." are no JSON
+    inner = text.strip()
+    if (inner[:1], inner[-1:]) in (("[", "]"), ("(", ")")):
+        inner = inner[1:-1]
+    if inner:
+        readings.append(([part.strip() for part in inner.split(",")], False))
     return readings
 
 
@@ -156,14 +161,15 @@ def _check_numbers(parameter: Parameter, value: Any, given: Any, origin: str) ->
     for number in numbers:
         if isinstance(number, bool) or not isinstance(number, int | float):
             continue
+        countable = -(2**63) <= number < 2**63 if isinstance(number, int) else math.isfinite(number)
         if not (
-            math.isfinite(number)
+            countable
             and (parameter.ge is None or number >= parameter.ge)
             and (parameter.gt is None or number > parameter.gt)
             and (parameter.le is None or number <= parameter.le)
             and (parameter.lt is None or number < parameter.lt)
         ):
-            wanted = parameter.range() or "a finite number"
+            wanted = parameter.range() if countable else "a finite number of 64 bits"
             raise ConfigError(
                 f"{parameter.name} must be {wanted}, not {_short(str(given))} ({origin})"
             )

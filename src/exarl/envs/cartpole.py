@@ -35,6 +35,8 @@ class ExaCartPole(CartPoleEnv):
         self, comm: Any = None, intervals: int = 1000, render_mode: str | None = None
     ) -> None:
         super().__init__(render_mode=render_mode)
+        if intervals < 1:
+            raise ValueError(f"intervals must be at least 1, not {intervals}")
         self._comm = comm
         self._intervals = intervals
 

@@ -33,7 +33,9 @@ class GroupEnv(gymnasium.Env[Any, Any]):
     def __init__(self, env: gymnasium.Env[Any, Any], channel: Channel, slot: int) -> None:
         self.inner = env
         self.observation_space, self.action_space = env.observation_space, env.action_space
-        self.metadata, self.render_mode, self.spec = env.metadata, env.render_mode, env.spec
+        self.metadata, self.render_mode = env.metadata, env.render_mode
+        # Not env.spec: Gymnasium would copy it, and a communicator among its keywords cannot be.
+        self.spec = env.unwrapped.spec
         self._channel = channel
         self._slot = slot
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import warnings
 from collections.abc import Callable, Mapping
@@ -55,14 +56,17 @@ def find_spec(id: str) -> GymSpec:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a word on outdated versions is not an error here
-            return gymnasium.spec(id)
-    except (gymnasium.error.Error, ModuleNotFoundError) as error:
+            module, _, name = id.rpartition(":")
+            if module:
+                importlib.import_module(module)  # which registers what it has
+            return gymnasium.spec(name)
+    except (gymnasium.error.Error, ImportError, TypeError, ValueError) as error:
         if id in PLANNED:
             message = f"environment '{id}' is planned but not in this version of EXARL"
         else:
             message = f"unknown environment '{id}'"
         hint = did_you_mean(id, gymnasium.registry) or "; see 'exarl list envs'"
-        if isinstance(error, ModuleNotFoundError):
+        if isinstance(error, ImportError):
             message, hint = f"environment '{id}' needs a package that is missing: {error}", ""
         raise ConfigError(message + hint) from error
 
@@ -73,7 +77,7 @@ def creator_of(spec: GymSpec) -> Callable[..., Any]:
     try:
         if isinstance(creator, str):
             creator = load_env_creator(creator)
-    except (ImportError, AttributeError) as error:
+    except (ImportError, AttributeError, gymnasium.error.Error) as error:
         raise ConfigError(f"environment '{spec.id}' cannot be imported: {error}") from error
     if creator is None:
         raise ConfigError(f"environment '{spec.id}' has no entry point")
@@ -107,8 +111,9 @@ def make_env(
             warnings.simplefilter("ignore", DeprecationWarning)
             warnings.filterwarnings("ignore", message=".*out of date.*")
             env = gymnasium.make(
-                id, max_episode_steps=-1, disable_env_checker=True, **dict(kwargs), **extra
+                spec.id, max_episode_steps=-1, disable_env_checker=True, **dict(kwargs), **extra
             )
-    except (gymnasium.error.Error, TypeError, ValueError, ImportError) as error:
-        raise ConfigError(f"environment '{id}' cannot be made: {error}") from error
+    except Exception as error:  # whatever a constructor makes of the values it was given
+        cause = f"{type(error).__name__}: {error}"
+        raise ConfigError(f"environment '{id}' cannot be made: {cause}") from error
     return env, spec.max_episode_steps

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
-from exarl.config import Source, parse_flags
+from exarl.config import Parameter, Source, parse_flags
 from exarl.config.schema import check
 from exarl.envs import describe_env
 from exarl.errors import ConfigError, did_you_mean
@@ -44,7 +45,8 @@ def env_parameters(id: str, words: list[str]) -> dict[str, object]:
         name = key.removeprefix("env.")
         if name not in schema:
             if open_ended:
-                values[name] = value
+                anything = Parameter(name, Any, None)
+                values[name] = check(anything, value, source.origin, text=True)
                 continue
             raise ConfigError(
                 f"unknown parameter '{key}' ({source.origin}){did_you_mean(name, schema)}"

@@ -35,6 +35,8 @@ def main(words: Sequence[str] | None = None) -> int:
         return dispatch(words)
     except ExarlError as error:
         return complain(str(error), error.exit_code)
+    except MemoryError as error:
+        return complain(f"not enough memory: {error}", 1)
     except KeyboardInterrupt:
         return complain("interrupted", 130)
     except BrokenPipeError:
@@ -43,7 +45,8 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def entry() -> None:
-    """The installed ``exarl`` command."""
+    """The installed ``exarl`` command; like ``python -m exarl`` it finds modules where one works."""
+    sys.path.insert(0, "")
     sys.exit(main())
 
 
@@ -70,7 +73,8 @@ def complain(message: str, code: int) -> int:
 
     launched = launched_ranks()
     if launched is None or launched[0] == 0:
-        sys.stderr.write(f"exarl: {' '.join(message.split())}\n")
+        words = (c if c.isprintable() else ascii(c)[1:-1] for c in " ".join(message.split()))
+        sys.stderr.write(f"exarl: {''.join(words)}\n")
     return code
 
 

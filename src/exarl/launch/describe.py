@@ -48,7 +48,7 @@ def describe(words: list[str]) -> int:
     id = line.take_path(words, "id")
     line.nothing_left(words)
     for kind, known in KINDS.items():
-        if id in known:
+        if id in known or known.planned(id):
             component = known.load(id)
             schema = schema_of(component.Config) if hasattr(component, "Config") else {}
             sys.stdout.write(_page(id, kind, inspect.getdoc(component), schema))
@@ -93,10 +93,11 @@ def _describe_env(id: str) -> str:
         raise ConfigError(f"nothing is called '{id}'{hint}" if hint else str(error)) from error
     schema, open_ended = describe_env(id)
     doc = inspect.getdoc(creator_of(spec)) or ""
-    more = f"\nepisodes are cut after {spec.max_episode_steps} steps\n"
+    limit = spec.max_episode_steps
+    more = f"\nepisodes are cut after {limit} steps\n" if limit else ""
     if open_ended:
         more += "other keywords are accepted as --env.NAME and handed to the constructor\n"
-    return _page(id, "envs", doc.split("\n\n")[0], schema, more if spec.max_episode_steps else "")
+    return _page(id, "envs", doc.split("\n\n")[0], schema, more)
 
 
 def _ids(kind: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 import sys
 from pathlib import Path
@@ -46,11 +47,15 @@ def evaluate(words: list[str]) -> int:
     check_video(video)
     configuration = configure_again(run, ["--seed", seed] if seed else [])
     options = {"render_mode": "rgb_array"} if video else {}
-    env, adapter, limit = build_episode(configuration, 0, **options)
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # a film needs no screen
+    env, adapter, limit = build_episode(configuration, **options)
     episode = Episode(env, adapter, limit, configuration.learner.seed, 0, kind=EVALUATION)
     agent = build_agent(configuration, adapter.spec)
     steps, weights = stored_weights(run, step)
-    agent.set_weights(weights)
+    try:
+        agent.set_weights(weights)
+    except ValueError as error:
+        raise CheckpointError(f"weights and config.json of {run.path} differ: {error}") from error
     frames: list[Any] = []
     film = (lambda played: record(played, frames)) if video else None
     sys.stdout.write(f"{configuration.learner.env}: policy after {steps:,} steps, greedy\n")
@@ -102,10 +107,19 @@ def check_video(video: str | None) -> None:
     """Refuse what cannot be written before anything is played."""
     if video is None:
         return
-    if not video.lower().endswith((".gif", ".mp4")):
+    if Path(video).suffix.lower() not in (".gif", ".mp4"):
         raise ConfigError(f"--video takes a .gif or an .mp4 file, not '{video}'")
     if not Path(video).parent.is_dir():
         raise ConfigError(f"cannot write {video}: no folder {Path(video).parent}")
+    try:
+        taken = Path(video).is_dir()
+        Path(video).lstat()
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"cannot write {video}: {error}") from error
+    if taken:
+        raise ConfigError(f"cannot write {video}: it is a folder")
     if video.lower().endswith(".mp4"):
         try:
             import imageio_ffmpeg  # noqa: F401

@@ -52,9 +52,12 @@ def train(words: list[str]) -> int:
 
     from exarl.components import configure
     from exarl.experiment import ExaLearner
+    from exarl.runs.directory import check_place, expand
 
     if procs is not None and not serial and launched_ranks() is None:
-        check_ranks(configure(config, words), procs)
+        configuration = configure(config, words)
+        check_ranks(configuration, procs)
+        check_place(expand(configuration.learner.run_dir or configuration.learner.output_dir))
         kept = without(without(given, "procs"), "max_restarts")
         return launch_again(procs, ["train", *kept], restarts)
     return finish(ExaLearner(config=config, argv=words, serial=serial))
@@ -68,15 +71,17 @@ def resume(words: list[str]) -> int:
     procs = line.take_count(words, "procs")
     serial = line.take_flag(words, "serial")
 
-    from exarl.components import configure_again
+    from exarl.components import check_same_run, configure_again
     from exarl.experiment import ExaLearner
-    from exarl.runs.directory import open_run, read_json
+    from exarl.runs.directory import open_run, stored_ranks
 
     run = open_run(path)
     if launched_ranks() is None and not serial:
-        procs = procs or int(read_json(run.manifest)["layout"]["world"])
+        procs = procs or stored_ranks(run)
         if procs > 1:
-            check_ranks(configure_again(run, words), procs)
+            configuration = configure_again(run, words)
+            check_same_run(run, configuration)
+            check_ranks(configuration, procs)
             return launch_again(procs, ["resume", path, *words])
     return finish(ExaLearner.resume(path, argv=words, serial=serial))
 
@@ -91,11 +96,12 @@ def finish(learner: object) -> int:
         return 0
     summary, run = result.summary, result.run_dir
     reward = summary["last_reward_mean"]
+    counted = min(learner.config.reward_window, summary["episodes_total"])
     shown = "no finished episode" if reward is None else f"{reward:.2f}"
     curve = run / "learning_curve.png"
     sys.stdout.write(
         f"stopped by     {result.reason}\n"
-        f"reward         {shown} (mean of the last {learner.config.reward_window} episodes)\n"
+        f"reward         {shown} (mean of the last {counted} episodes)\n"
         f"steps          {summary['timesteps_total']:,} in {summary['wall_s']:.1f} s"
         f" ({summary['steps_per_s']:,.0f} steps/s, {summary['updates_per_s']:,.0f} updates/s)\n"
         f"bound by       {summary['bound_by']}\n"
@@ -109,9 +115,12 @@ def finish(learner: object) -> int:
 
 
 def check_ranks(configuration: Configuration, procs: int) -> None:
-    """Refuse a wrong number of ranks before anything is started."""
+    """Refuse a wrong number of ranks, and what every rank would refuse, before anything is started."""
+    from exarl.components import check_configuration
+
     learner = configuration.learner
     plan_layout(procs, learner.learner_procs, learner.process_per_env)
+    check_configuration(configuration)
 
 
 def launch_again(procs: int, words: Sequence[str], max_restarts: int = 0) -> int:

@@ -19,12 +19,11 @@ def take(words: list[str], name: str) -> str | None:
             position += 1
             continue
         del words[position]
-        if equals:
-            value = inline
-        elif position < len(words) and not words[position].startswith("--"):
-            value = words.pop(position)
-        else:
+        if not equals and position < len(words) and not words[position].startswith("--"):
+            inline = words.pop(position)
+        if not inline:
             raise ConfigError(f"--{name} needs a value (command line)")
+        value = inline
     return value
 
 
@@ -41,14 +40,15 @@ def take_count(words: list[str], name: str, default: int | None = None) -> int |
     text = take(words, name)
     if text is None:
         return default
-    if not text.isdigit() or int(text) < 1:
-        raise ConfigError(f"{name} is a whole number of at least 1, not '{text}' (command line)")
+    if not (text.isascii() and text.isdigit() and len(text) < 16 and int(text) >= 1):
+        shown = text if len(text) < 40 else f"{text[:37]}..."
+        raise ConfigError(f"{name} is a whole number of at least 1, not '{shown}' (command line)")
     return int(text)
 
 
 def take_path(words: list[str], what: str) -> str:
     """Remove and return the one positional argument."""
-    if not words or words[0].startswith("--"):
+    if not words or not words[0] or words[0].startswith("--"):
         raise ConfigError(f"which {what}? it comes right after the command")
     return words.pop(0)
 

@@ -49,25 +49,72 @@ class RunDirectory:
             self.checkpoints.mkdir(exist_ok=True)
             write_json(self.manifest, manifest)
             write_json(self.config, config)
-        except OSError as error:
-            raise ConfigError(f"cannot write to {self.path}: {error.strerror}") from error
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"cannot write to {self.path}: {reason(error)}") from error
 
     def exists(self) -> bool:
         """Whether a run was started here."""
-        return self.config.is_file()
+        try:
+            return self.config.is_file()
+        except OSError:  # a name too long for any file
+            return False
 
 
 def new_run_directory(output_dir: str, agent: str, env: str, workflow: str) -> RunDirectory:
     """A fresh, unique name below ``output_dir``; nothing is created yet."""
     safe_env = env.replace("/", "-").replace(":", "-")
     name = f"{agent}_{safe_env}_{workflow}_{time.strftime('%Y%m%d-%H%M%S')}_{secrets.token_hex(3)}"
-    return RunDirectory(Path(output_dir).expanduser() / name)
+    return RunDirectory(expand(output_dir) / name)
+
+
+def expand(path: str | os.PathLike[str]) -> Path:
+    """``path`` with ``~`` spelt out; ConfigError when there is no such home."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        raise ConfigError(f"cannot find the home folder of {path}") from error
+
+
+def check_place(folder: Path) -> None:
+    """ConfigError when ``folder`` could not be made or written to; nothing is touched."""
+    try:
+        standing = next(place for place in (folder, *folder.parents) if place.exists())
+        good = standing.is_dir() and os.access(standing, os.W_OK)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"cannot write to {folder}: {reason(error)}") from error
+    if not good:
+        raise ConfigError(
+            f"cannot write to {folder}: {standing} is no folder that can be written to"
+        )
+
+
+def reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error)
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
+
+
+def stored_ranks(run: RunDirectory) -> int:
+    """On how many ranks a run was started."""
+    manifest = read_json(run.manifest)
+    try:
+        world = int(manifest["layout"]["world"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise ConfigError(f"{run.manifest} is damaged: it names no number of ranks") from error
+    if world < 1:
+        raise ConfigError(f"{run.manifest} is damaged: a run on {world} ranks")
+    return world
 
 
 def open_run(path: str | os.PathLike[str]) -> RunDirectory:
     """The run directory at ``path``; ConfigError when no run is there."""
     run = RunDirectory(Path(path))
-    if not run.path.is_dir():
+    if not run.exists() and not _is_folder(run.path):
         raise ConfigError(f"no run directory at {path}")
     if not run.exists():
         raise ConfigError(f"{path} holds no run (config.json is missing)")
@@ -80,7 +127,7 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path} is damaged: {error}") from error
 
 

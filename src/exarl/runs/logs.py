@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import traceback
 from pathlib import Path
 
 _FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
@@ -23,6 +24,14 @@ class RankLog:
             handler = logging.StreamHandler(sys.stderr)
             handler.setLevel(logging.WARNING)
             self._add(handler, "%(levelname)s: %(message)s")
+
+    def failed(self, error: BaseException) -> None:
+        """Leave the traceback in the file; the terminal hears of it elsewhere."""
+        form = "".join(traceback.format_exception(error))
+        for handler in self._handlers:
+            if isinstance(handler, logging.FileHandler):
+                name, level = self._logger.name, logging.ERROR
+                handler.handle(logging.LogRecord(name, level, __file__, 0, form, None, None))
 
     def close(self) -> None:
         for handler in self._handlers:

@@ -11,52 +11,26 @@ import logging
 import random
 import time
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
-from exarl.comm.board import Board
 from exarl.comm.codec import decode_arrays, encode_arrays
 from exarl.comm.mpi import ANY
-from exarl.comm.pool import SlotPool
 from exarl.comm.probe import BUSY_S, one_sided_latency
 from exarl.comm.wait import wait_for
-from exarl.comm.window import WORD, Window
-from exarl.config import param
+from exarl.comm.window import WORD
 from exarl.types import ACTOR_PHASES, Arrays, Block
 from exarl.workflows import sync
 from exarl.workflows.async_ import AsyncConfig, TwoSidedSink, TwoSidedSource
-from exarl.workflows.asynchronous import LaggingConfig, act, lead
+from exarl.workflows.asynchronous import act, lead
 from exarl.workflows.base import ExaWorkflow, Experiment, Tally
 from exarl.workflows.pacing import feasible
+from exarl.workflows.shared import RmaConfig, Shared
 
 log = logging.getLogger(__name__)
 
 STATE_TAG, GOODBYE_TAG = 3, 4
 _CHECK_EVERY_S = 0.005
-
-
-@dataclass(frozen=True)
-class RmaConfig(LaggingConfig):
-    """Parameters of the one-sided workflow."""
-
-    structure: Literal["queue", "stack", "buffer"] = param(
-        "queue",
-        "queue: oldest block first; stack: newest first; buffer: the newest, again and again",
-    )
-    location: Literal["distributed", "central"] = param(
-        "distributed", "where blocks wait: on each actor, or on its learner"
-    )
-    slots: int = param(4, "blocks that can wait in one place", ge=1, le=1024)
-    when_full: Literal["wait", "overwrite"] = param(
-        "wait", "an actor without room waits, or overwrites the oldest block (which is counted)"
-    )
-    window_selection: Literal["assigned", "random"] = param(
-        "assigned", "whose blocks a learner takes: its own actors' first, or anybody's"
-    )
-    probe: bool = param(
-        True, "at the start, see whether one-sided access works; where not, use messages instead"
-    )
 
 
 class Rma(ExaWorkflow):
@@ -102,60 +76,6 @@ def _progresses(learner: Experiment) -> bool:
                 latency * 1e3,
             )
     return works
-
-
-class Shared:
-    """The window of a run and what stands where in it.
-
-    On learner 0: a stop word, a word that asks for states, the counts of blocks begun and trained,
-    the bitmap of actors with data, the version each actor acts with; then the board. Pools stand
-    behind that, on learners or on actors.
-    """
-
-    STOP, ASK, BEGUN, TRAINED, FIXED = 0, WORD, 2 * WORD, 3 * WORD, 4 * WORD
-
-    def __init__(self, learner: Experiment, config: RmaConfig) -> None:
-        layout, settings = learner.layout, learner.config
-        self.actors = layout.actors
-        self.bitmap = self.FIXED
-        self.acting = self.bitmap + WORD * -(-self.actors // 64)
-        length = len(learner.agent.get_weights())
-        slot = 2 * WORD + learner.codec.max_bytes(settings.block_steps, settings.envs_per_actor)
-        central = config.location == "central"
-        board = self.acting + WORD * self.actors
-        start = board + Board.size(length)
-        pool = SlotPool.size(config.slots, slot)
-        # Among the players, learners come first and then the actors, in their order.
-        mine = start if learner.role.rank == 0 else 0
-        mine += pool if learner.role.learns == central else 0
-        self.window = Window(learner.players, mine)
-        self.board = Board(self.window, 0, length, board)
-
-        def pool_of(actor: int) -> SlotPool:
-            owner = layout.learner_of(actor) if central else layout.learners + actor
-            base = start if owner == 0 else 0
-            own = learner.role.group == actor and not central
-            return SlotPool(
-                self.window, owner, config.slots, slot, config.structure, base=base, alone=own
-            )
-
-        self.pools = [pool_of(actor) for actor in range(self.actors)]
-
-    def announce(self, actor: int) -> None:
-        """This actor has data."""
-        self.window.mask(0, self.bitmap + WORD * (actor // 64), 1 << actor % 64, on=True)
-
-    def claim(self, actor: int) -> None:
-        """Clear the actor's bit; done before looking into its pool, so that no push is missed."""
-        self.window.mask(0, self.bitmap + WORD * (actor // 64), 1 << actor % 64, on=False)
-
-    def with_data(self) -> list[int]:
-        """The actors whose bit is set."""
-        words = self.window.words(0, self.bitmap, -(-self.actors // 64)).view(np.uint8)
-        return np.flatnonzero(np.unpackbits(words, bitorder="little")[: self.actors]).tolist()
-
-    def close(self) -> None:
-        self.window.free()
 
 
 @dataclass(frozen=True)
@@ -355,8 +275,10 @@ class OneSidedSource:
         """Take a block from an actor that has data: an own one first, then anybody's."""
         ready = self._shared.with_data()
         if self._config.window_selection == "assigned" or self._record is not None:
+            # Others are helped only where a block can be taken away: a buffer would be read twice.
+            helps = self._record is None and self._config.structure != "buffer"
             own = [actor for actor in ready if actor in self._own]
-            ready = own if own or self._record is not None else ready
+            ready = own if own or not helps else ready
         if not ready:
             return False
         actor = self._random.choice(ready)

@@ -82,7 +82,7 @@ def environments() -> Iterator[None]:
 
 def made(configuration: Any) -> Any:
     """The environment that this configuration makes."""
-    return build_episode(configuration, 0)[0].unwrapped
+    return build_episode(configuration)[0].unwrapped
 
 
 # -- environments ------------------------------------------------------------------------------------

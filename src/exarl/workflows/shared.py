@@ -1,0 +1,92 @@
+"""The memory that a one-sided run shares, and its parameters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from exarl.comm.board import Board
+from exarl.comm.pool import SlotPool
+from exarl.comm.window import WORD, Window
+from exarl.config import param
+from exarl.workflows.asynchronous import LaggingConfig
+from exarl.workflows.base import Experiment
+
+
+@dataclass(frozen=True)
+class RmaConfig(LaggingConfig):
+    """Parameters of the one-sided workflow."""
+
+    structure: Literal["queue", "stack", "buffer"] = param(
+        "queue",
+        "queue: oldest block first; stack: newest first; buffer: the newest, again and again",
+    )
+    location: Literal["distributed", "central"] = param(
+        "distributed", "where blocks wait: on each actor, or on its learner"
+    )
+    slots: int = param(4, "blocks that can wait in one place", ge=1, le=1024)
+    when_full: Literal["wait", "overwrite"] = param(
+        "wait", "an actor without room waits, or overwrites the oldest block (which is counted)"
+    )
+    window_selection: Literal["assigned", "random"] = param(
+        "assigned", "whose blocks a learner takes: its own actors' first, or anybody's"
+    )
+    probe: bool = param(
+        True, "at the start, see whether one-sided access works; where not, use messages instead"
+    )
+
+
+class Shared:
+    """The window of a run and what stands where in it.
+
+    On learner 0: a stop word, a word that asks for states, the counts of blocks begun and trained,
+    the bitmap of actors with data, the version each actor acts with; then the board. Pools stand
+    behind that, on learners or on actors.
+    """
+
+    STOP, ASK, BEGUN, TRAINED, FIXED = 0, WORD, 2 * WORD, 3 * WORD, 4 * WORD
+
+    def __init__(self, learner: Experiment, config: RmaConfig) -> None:
+        layout, settings = learner.layout, learner.config
+        self.actors = layout.actors
+        self.bitmap = self.FIXED
+        self.acting = self.bitmap + WORD * -(-self.actors // 64)
+        length = len(learner.agent.get_weights())
+        slot = 2 * WORD + learner.codec.max_bytes(settings.block_steps, settings.envs_per_actor)
+        central = config.location == "central"
+        board = self.acting + WORD * self.actors
+        start = board + Board.size(length)
+        pool = SlotPool.size(config.slots, slot)
+        # Among the players, learners come first and then the actors, in their order.
+        mine = start if learner.role.rank == 0 else 0
+        mine += pool if learner.role.learns == central else 0
+        self.window = Window(learner.players, mine)
+        self.board = Board(self.window, 0, length, board)
+
+        def pool_of(actor: int) -> SlotPool:
+            owner = layout.learner_of(actor) if central else layout.learners + actor
+            base = start if owner == 0 else 0
+            own = learner.role.group == actor and not central
+            return SlotPool(
+                self.window, owner, config.slots, slot, config.structure, base=base, alone=own
+            )
+
+        self.pools = [pool_of(actor) for actor in range(self.actors)]
+
+    def announce(self, actor: int) -> None:
+        """This actor has data."""
+        self.window.mask(0, self.bitmap + WORD * (actor // 64), 1 << actor % 64, on=True)
+
+    def claim(self, actor: int) -> None:
+        """Clear the actor's bit; done before looking into its pool, so that no push is missed."""
+        self.window.mask(0, self.bitmap + WORD * (actor // 64), 1 << actor % 64, on=False)
+
+    def with_data(self) -> list[int]:
+        """The actors whose bit is set."""
+        words = self.window.words(0, self.bitmap, -(-self.actors // 64)).view(np.uint8)
+        return np.flatnonzero(np.unpackbits(words, bitorder="little")[: self.actors]).tolist()
+
+    def close(self) -> None:
+        self.window.free()
