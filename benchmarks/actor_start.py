@@ -10,8 +10,8 @@ mpiexec itself is not. Private memory is Private_Clean + Private_Dirty of /proc/
 one more actor on the node costs, as shared pages of libraries are there once.
 
 Prints the median of all repetitions, and whether the targets of EXARL's design hold: a first step
-within 1.0 s, and 50 MB of private memory. ``waiting`` is the part of the time in which the actor was
-ready and its learner was not. ``--imports`` adds the slowest imports of an actor.
+within 1.0 s, and 50 MB of private memory. ``waiting`` is the time between the made environment and its
+first reset, in which the actor waits for its learner. ``--imports`` adds an actor's slowest imports.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def measure(folder: Path, number: int, words: list[str]) -> dict[str, float]:
         "environment made": found["made"],
         "first reset": found["reset"],
         "first step": found["step"],
-        "waiting": found["step"] - found["reset"],
+        "waiting": found["reset"] - found["made"],
         "private, first step": found["first"]["private"],
         "private, later": found["later"]["private"],
         "proportional, later": found["later"]["pss"],
@@ -123,7 +123,7 @@ def measure(folder: Path, number: int, words: list[str]) -> dict[str, float]:
     }
 
 
-def imports(words: list[str], shown: int = 15) -> None:
+def imports(shown: int = 15) -> None:
     """The slowest imports of what an actor needs, by themselves and with what they import."""
     code = (
         "import exarl.launch.train, exarl.experiment, exarl.agents.dqn, exarl.networks.mlp\n"
@@ -181,7 +181,7 @@ def main() -> int:
         results = [measure(folder, n + 1, words) for n in range(options.repeat)]
     good = report(results)
     if options.imports:
-        imports(words)
+        imports()
     return 0 if good else 1
 
 

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from exarl import registry
 from exarl.agents.base import ExaAgent, NoParameters
 from exarl.config import (
@@ -26,7 +28,7 @@ from exarl.envs.spaces import SpaceAdapter, adapt
 from exarl.errors import ConfigError
 from exarl.runs.directory import RunDirectory, expand, new_run_directory, read_json, write_json
 from exarl.runs.manifest import make_manifest
-from exarl.types import EnvSpec
+from exarl.types import Arrays, EnvSpec
 from exarl.workflows.base import ExaWorkflow
 
 STOPS = ("total_steps", "n_episodes", "wall_time", "target_reward")
@@ -53,10 +55,10 @@ def configure(
     flags: Sequence[str] = (),
     overrides: Mapping[str, Any] | None = None,
 ) -> Configuration:
-    """Resolve all layers, the words of a command line and Python arguments, later ones winning."""
+    """Resolve all layers, Python arguments and the words of a command line, later ones winning."""
     explicit = [
-        Source(parse_flags(flags), "command line", text=True),
         Source(overrides or {}, "argument"),
+        Source(parse_flags(flags), "command line", text=True),
     ]
     return load(lookup, explicit, config=expand(config) if config else None)
 
@@ -131,6 +133,12 @@ def build_agent(configuration: Configuration, spec: EnvSpec) -> ExaAgent:
         spec, configuration.build("agent", agent_class.Config), network, learner.seed
     )
     return agent
+
+
+def generate(agent: ExaAgent, weights: np.ndarray, rows: Arrays) -> Arrays:
+    """A rank's share of preparing a block."""
+    agent.set_weights(weights)
+    return agent.generate(rows)
 
 
 def check_configuration(configuration: Configuration) -> None:

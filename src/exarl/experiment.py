@@ -15,9 +15,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from exarl.agents.base import ExaAgent
 from exarl.comm import mpi
 from exarl.comm.codec import BlockCodec, decode_arrays, encode_arrays
 from exarl.comm.layout import Layout, Role, plan_layout
@@ -33,6 +30,7 @@ from exarl.components import (
     configure,
     configure_again,
     create_run,
+    generate,
     remember_changes,
 )
 from exarl.config import Configuration, LearnerConfig
@@ -40,7 +38,7 @@ from exarl.envs import group
 from exarl.envs.episode import Episode
 from exarl.errors import ConfigError, ExarlError
 from exarl.learning.exploration import Streams
-from exarl.runs.checkpoint import Checkpoint, find_newest, load_checkpoint
+from exarl.runs.checkpoint import Checkpoint, find_newest, load_checkpoint, set_aside_newer
 from exarl.runs.clock import Clock
 from exarl.runs.curve import draw_curve
 from exarl.runs.directory import RunDirectory, check_place, expand, open_run
@@ -74,10 +72,9 @@ class RunResult:
 class ExaLearner:
     """One run of one configuration on the ranks of ``comm``.
 
-    Without ``comm``, MPI is used when the program was started by an MPI launcher; ``serial`` keeps
-    everything in this process. ``argv`` are command-line words; by default those of a script that is
-    being run (nothing in an interactive session). Keyword arguments are parameters:
-    ``ExaLearner(env="CartPole-v1", total_steps=10_000)``.
+    Without ``comm``, MPI is used when an MPI launcher started the program; ``serial`` keeps all in
+    this process. ``argv`` are command-line words, by default those of the script (none in a session).
+    Keyword arguments are parameters: ``ExaLearner(env="CartPole-v1", total_steps=10_000)``.
     """
 
     def __init__(
@@ -135,6 +132,7 @@ class ExaLearner:
         self.channel: mpi.Channel | None = None
         self._group_comm: Any = None
         self._group: mpi.Channel | None = None
+        self._rank_log: RankLog | None = None
 
     def run(self) -> RunResult | None:
         """Train until a stop criterion holds. The result on the learner, None on other ranks.
@@ -168,19 +166,30 @@ class ExaLearner:
         tracer = Tracer(role.rank, role.name, enabled=self.config.profile == "trace")
         self.clock = Clock(tracer)
         with self.signals, contextlib.ExitStack() as stack:
-            if role.group is not None:
-                self._join_group(stack)
-            if role.member:
-                self._serve(stack)
-                return None
-            self._build_agent()
-            resumed = self._start(stack)
-            if role.learns:
-                self._build_loop(stack, resumed)
-            profile = self._run_dir.rank_file("profile", role.rank, "prof")
-            with profiled(profile if self.config.profile == "cprofile" else None):
-                self.workflow.run(self)
-            return self._finish()
+            try:
+                return self._play(stack)
+            except BaseException as error:
+                if self._rank_log is not None:
+                    self._rank_log.failed(error)
+                if not self.layout.alone:
+                    # Before the environments close: a close of all ranks would wait for ever.
+                    self._abort(error)
+                raise
+
+    def _play(self, stack: contextlib.ExitStack) -> RunResult | None:
+        role = self.role
+        if role.group is not None:
+            self._join_group(stack)
+        if role.member:
+            return self._serve(stack)
+        self._build_agent()
+        resumed = self._start(stack)
+        if role.learns:
+            self._build_loop(stack, resumed)
+        profile = self._run_dir.rank_file("profile", role.rank, "prof")
+        with profiled(profile if self.config.profile == "cprofile" else None):
+            self.workflow.run(self)
+        return self._finish()
 
     # -- building -------------------------------------------------------------------------------
 
@@ -267,6 +276,7 @@ class ExaLearner:
             note_run(self._run.path)
             remember_changes(self._run, self.configuration)
             found = find_newest(self._run.checkpoints)
+            set_aside_newer(self._run.checkpoints, found)
             if found is None:
                 log.warning(
                     "no usable checkpoint in %s; starting from the beginning", self._run.path
@@ -286,10 +296,9 @@ class ExaLearner:
 
     def _open_log(self, stack: contextlib.ExitStack) -> None:
         path = self._run_dir.rank_file("rank", self.role.rank, "log")
-        rank_log = RankLog(path, self.config.log_level_name(), terminal=self.role.rank == 0)
-        stack.callback(rank_log.close)
-        # Entered last and so left first, while the log is still open.
-        stack.push(lambda kind, error, _: rank_log.failed(error) if error is not None else None)
+        level = self.config.log_level_name()
+        self._rank_log = RankLog(path, level, terminal=self.role.rank == 0)
+        stack.callback(self._rank_log.close)
         watchdog = Watchdog(self.config.watchdog, path)
         stack.callback(watchdog.close)
         self.clock.moved = watchdog.moved
@@ -324,7 +333,7 @@ class ExaLearner:
 
     # -- ending ---------------------------------------------------------------------------------
 
-    def _serve(self, stack: contextlib.ExitStack) -> None:
+    def _serve(self, stack: contextlib.ExitStack) -> RunResult | None:
         """A member of an environment group: take part in its calls until dismissed."""
         self._hear_of_run()
         self._open_log(stack)
@@ -332,6 +341,7 @@ class ExaLearner:
         agent = build_agent(self.configuration, self._adapter.spec)
         group.serve(self._envs, self._group, partial(generate, agent))
         self._write_trace()
+        return None
 
     def _finish(self) -> RunResult | None:
         self._write_trace()
@@ -351,9 +361,8 @@ class ExaLearner:
             self.clock.tracer.write(self._run_dir.rank_file("trace", self.role.rank, "json"))
 
     def _merge_traces(self) -> None:
-        parts = [
-            self._run_dir.rank_file("trace", rank, "json") for rank in range(self.layout.world)
-        ]
+        ranks = range(self.layout.world)
+        parts = [self._run_dir.rank_file("trace", rank, "json") for rank in ranks]
         wait_for(lambda: True if all(part.exists() for part in parts) else None)
         merge(parts, self._run_dir.trace)
         for part in parts:
@@ -377,15 +386,6 @@ def train(
 ) -> RunResult | None:
     """Train once: ``exarl.train(agent="DQN-v0", env="CartPole-v1", total_steps=60_000)``."""
     return ExaLearner(config=config, argv=(), progress=progress, **parameters).run()
-
-
-# -- small things -----------------------------------------------------------------------------------
-
-
-def generate(agent: ExaAgent, weights: np.ndarray, rows: Arrays) -> Arrays:
-    """A rank's share of preparing a block."""
-    agent.set_weights(weights)
-    return agent.generate(rows)
 
 
 def script_flags() -> list[str]:

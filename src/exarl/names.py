@@ -49,7 +49,7 @@ def make(id: str, spec: EnvSpec | None = None, **parameters: Any) -> Any:
         return build_agent(configuration, spec)
     if id in registry.workflows:
         return build_workflow(configure(overrides={**parameters, "workflow": id}))
-    if id in envs.env_ids():
+    if ":" in id or id in envs.env_ids():
         return envs.make_env(id, parameters)[0]
     known = [*registry.agents.ids(), *registry.workflows.ids(), *envs.env_ids()]
     raise ConfigError(f"nothing is registered as '{id}'{did_you_mean(id, known)}")

@@ -7,6 +7,7 @@ plug in through entry points (groups ``exarl.agents``, ``exarl.workflows``, ``ex
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping
 from importlib.metadata import EntryPoint as Installed
 from importlib.metadata import entry_points
@@ -52,6 +53,7 @@ class Registry:
 
     def load(self, id: str) -> Any:
         """The factory behind ``id``; ConfigError with the nearest id when there is none."""
+        id = self._import(id)
         if id not in self:
             raise ConfigError(self._unknown(id))
         entry = self._entries[id]
@@ -61,6 +63,17 @@ class Registry:
             return Installed(id, entry, f"exarl.{self.kind}s").load()
         except (ImportError, AttributeError) as error:
             raise ConfigError(f"{self.kind} '{id}' cannot be imported: {error}") from error
+
+    def _import(self, id: str) -> str:
+        """``module:id`` imports the module, which registers what it has; the bare id."""
+        module, colon, name = id.partition(":")
+        if not colon or id in self:
+            return id
+        try:
+            importlib.import_module(module)
+        except (ImportError, ValueError, TypeError) as error:
+            raise ConfigError(f"{self.kind} '{id}' cannot be imported: {error}") from error
+        return name
 
     def planned(self, id: str) -> bool:
         """Whether ``id`` is promised but not there."""

@@ -55,6 +55,13 @@ def test_the_script_needs_no_launcher(
     assert_same(everything_of(made), everything_of(whole))
 
 
+def test_an_environment_of_one_s_own_by_its_module(tmp_path: Path) -> None:
+    """``module:Id`` imports the module on every rank, as Gymnasium's ``make`` does."""
+    words = ("--env", "subjects:Kept-v0", "--process_per_env", 2, "--total_steps", 200)
+    run(train(tmp_path / "run", *words, "--learning_starts", 1000, "--procs", 3)).ok()
+    assert summary_of(tmp_path / "run")["timesteps_total"] == 224
+
+
 def test_nothing_is_pickled_while_training(run_body: RunBody, tmp_path: Path) -> None:
     assert run_body("no_pickle", 2) == [{"reason": "total_steps"}, {"reason": None}]
     assert len(list((tmp_path / "run" / "checkpoints").iterdir())) > 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -45,7 +46,9 @@ def launch(procs: int, words: Sequence[str], max_restarts: int = 0) -> int:
             )
             if error.exists():
                 sys.stderr.write("\n" + error.read_text(encoding="utf-8").rstrip() + "\n")
-            if code in (0, ConfigError.exit_code) or told or not run_file.exists():
+            if told and code:
+                return 128 + told[0]
+            if code in (0, ConfigError.exit_code) or not run_file.exists():
                 return code
             if attempt < max_restarts:
                 path = run_file.read_text(encoding="utf-8")
@@ -65,6 +68,7 @@ def _launch_once(
 ) -> int:
     command = [find_mpiexec(), "-n", str(procs), sys.executable, "-m", "exarl", *words]
     # A session of its own keeps the terminal's Ctrl-C from reaching the ranks twice.
+    before = _segments()
     job = subprocess.Popen(command, env={**os.environ, **environment}, start_new_session=True)
     previous = {
         number: signal.signal(number, lambda received, _: pass_on(job, received))
@@ -77,4 +81,26 @@ def _launch_once(
             signal.signal(number, handler)
         if job.poll() is None:
             job.kill()
+        if job.returncode:
+            _clean_up(_segments() - before)
     return code if code >= 0 else 128 - code
+
+
+def _segments() -> set[Path]:
+    """Shared memory that MPI libraries give a name."""
+    names = ("mpich_*", "vader_segment*", "sm_segment*")
+    return {path for name in names for path in Path("/dev/shm").glob(name)}
+
+
+def _clean_up(segments: set[Path]) -> None:
+    """Remove what ranks that were killed left behind, as far as no living process uses it."""
+    if not segments:
+        return
+    used = ""
+    for maps in Path("/proc").glob("[0-9]*/maps"):
+        with contextlib.suppress(OSError):
+            used += maps.read_text(errors="replace")
+    for path in segments:
+        if str(path) not in used:
+            with contextlib.suppress(OSError):
+                path.unlink()

@@ -92,6 +92,15 @@ def find_newest(folder: Path) -> Path | None:
     return None
 
 
+def set_aside_newer(folder: Path, than: Path | None) -> None:
+    """Rename the checkpoints newer than the one a run continues from: they are damaged, and must
+    not push out the ones it will write."""
+    for path in list_checkpoints(folder):
+        if than is None or int(path.name) > int(than.name):
+            shutil.rmtree(aside := path.with_name(f"{path.name}.damaged"), ignore_errors=True)
+            os.replace(path, aside)
+
+
 def load_newest(folder: Path) -> Checkpoint | None:
     """What ``find_newest`` finds."""
     path = find_newest(folder)

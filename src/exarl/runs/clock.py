@@ -64,6 +64,8 @@ def bottleneck(learner: Mapping[str, float], actors: Mapping[str, float]) -> str
     if learner.get("wait", 0.0) > 0.3 or "env" not in learner:
         kind = "the environments" if env >= inference else "inference in the actors"
         return f"{kind}: the learner waits {learner.get('wait', 0.0):.0%} of its time; add actors"
+    if max(learning, learner.get("env", 0.0), learner.get("inference", 0.0)) < 0.1:
+        return "starting up: the run was too short to tell"
     if learning > max(learner.get("env", 0.0), learner.get("inference", 0.0)):
         return f"learning ({learning:.0%} of the time); more ranks would act meanwhile (--procs 2)"
     return f"the environment ({learner.get('env', 0.0):.0%} of the time); add actors (--procs N)"

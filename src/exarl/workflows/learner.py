@@ -168,7 +168,7 @@ class LearningLoop:
             reward, best = mean(self.window.returns), counters.best_reward
             counters.best_reward = reward if best is None else max(reward, best)
         self.reason = self._stop_reason()
-        if row_due(counters.iteration) or self.finished:
+        if row_due(counters.iteration):
             self._write_row()
 
     def checkpoint_due(self) -> bool:
@@ -178,10 +178,7 @@ class LearningLoop:
 
     def should_stop(self) -> bool:
         """Whether to stop although no block has come: a signal, or the time is over."""
-        if not self.finished:
-            self.reason = self._stop_reason()
-            if self.finished and self.counters.steps > self._at_row[0]:
-                self._write_row()
+        self.reason = self.reason or self._stop_reason()
         return self.finished
 
     @property

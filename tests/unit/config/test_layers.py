@@ -26,8 +26,8 @@ def test_each_layer_wins_over_the_one_below(place: Any) -> None:
     seen.append(place.configure().learner.reward_window)
     place.project("learner_cfg.json", {"reward_window": 12})
     seen.append(place.configure().learner.reward_window)
-    seen.append(place.configure("--reward_window", "13").learner.reward_window)
-    seen.append(place.configure("--reward_window", "13", reward_window=14).learner.reward_window)
+    seen.append(place.configure(reward_window=13).learner.reward_window)
+    seen.append(place.configure("--reward_window", "14", reward_window=13).learner.reward_window)
     assert seen == [100, 11, 12, 13, 14]
 
 
