@@ -59,7 +59,9 @@ def test_no_space_left(
     go_on(tmp_path / "pause")
     ended = job.wait()
     assert ended.code not in (0, 2)
-    assert "No space left on device" in ended.err.rstrip().splitlines()[-1]
+    last = ended.err.rstrip().splitlines()[-1]
+    assert "No space left on device" in last
+    assert str(path) in last  # what could not be written
     assert newest(path).numbers["counters"]["steps"] >= good > 0
     junk.unlink()
     run(resume(path)).ok()
@@ -72,7 +74,9 @@ def test_files_may_not_grow(tmp_path: Path, deep: Path) -> None:
     command = train(path, *DEEP, "--checkpoint_interval", 0)
     ended = run(["bash", "-c", 'ulimit -f 48; exec "$@"', "bash", *command])
     assert ended.code not in (0, 2)
-    assert "File too large" in ended.err.rstrip().splitlines()[-1]
+    last = ended.err.rstrip().splitlines()[-1]
+    assert "File too large" in last
+    assert str(path) in last
     steps = newest(path).numbers["counters"]["steps"]
     assert 32 < steps < 1500
     run(resume(path)).ok()
