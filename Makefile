@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 .PHONY: train test check lint format clean
 
 train: $(VENV)/.ready-mpi
-	$(BIN)/exarl train --agent DQN-v0 --env CartPole-v1 --total_steps 150000 --target_reward 475 --seed 1
+	$(BIN)/exarl train --agent DQN-v0 --env CartPole-v1 --total_steps 150000 --target_reward 475 --seed 4
 
 test: $(VENV)/.ready-dev
 	$(BIN)/python -m pytest
