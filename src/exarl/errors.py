@@ -18,6 +18,10 @@ class ConfigError(ExarlError):
     exit_code = 2
 
 
+class StorageError(ExarlError):
+    """A disk that is full, over its quota or gone."""
+
+
 class CheckpointError(ExarlError):
     """A checkpoint that is missing, truncated or corrupt."""
 

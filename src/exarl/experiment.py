@@ -36,7 +36,7 @@ from exarl.components import (
 from exarl.config import Configuration, LearnerConfig
 from exarl.envs import group
 from exarl.envs.episode import Episode
-from exarl.errors import ConfigError, ExarlError
+from exarl.errors import ConfigError, ExarlError, StorageError
 from exarl.learning.exploration import Streams
 from exarl.runs.checkpoint import Checkpoint, find_newest, load_checkpoint, set_aside_newer
 from exarl.runs.clock import Clock
@@ -256,6 +256,7 @@ class ExaLearner:
                 self.channel.send(mpi.pack_json(news), range(1, self.layout.world), START_TAG)
         else:
             path = self._hear_of_run()
+        self.fresh = path is None
         self._open_log(stack)
         if self.role.learns and path is not None:
             resumed = part_for(load_checkpoint(path), self.role.rank)
@@ -370,7 +371,7 @@ class ExaLearner:
 
     def _abort(self, error: BaseException) -> None:
         """Leave the traceback in this rank's log and on the terminal, then end every rank."""
-        expected = isinstance(error, ConfigError)
+        expected = isinstance(error, ConfigError | StorageError)
         text = f"exarl: {error}" if expected else "".join(traceback.format_exception(error))
         heading = f"rank {self.role.rank} ({self.role.name}) failed:\n"
         message = text if expected else heading + text

@@ -46,9 +46,9 @@ def launch(procs: int, words: Sequence[str], max_restarts: int = 0) -> int:
             )
             if error.exists():
                 sys.stderr.write("\n" + error.read_text(encoding="utf-8").rstrip() + "\n")
-            if told and code:
-                return 128 + told[0]
-            if code in (0, ConfigError.exit_code) or not run_file.exists():
+            if told and not error.exists() and (code or len(told) > 1):
+                return 128 + told[0]  # whatever mpiexec makes of it: 0 after a second Ctrl-C
+            if code in (0, ConfigError.exit_code) or told or not run_file.exists():
                 return code
             if attempt < max_restarts:
                 path = run_file.read_text(encoding="utf-8")

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from exarl.errors import ConfigError
+from exarl.errors import ConfigError, StorageError
 
 _FILES = {
     "config": "config.json",
@@ -119,6 +120,17 @@ def open_run(path: str | os.PathLike[str]) -> RunDirectory:
     if not run.exists():
         raise ConfigError(f"{path} holds no run (config.json is missing)")
     return run
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn a failure to write below ``path`` into one line that says so."""
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(
+            f"cannot write to {path}: {reason(error)}; make room, then: exarl resume {path}"
+        ) from error
 
 
 def read_json(path: Path) -> Any:

@@ -39,7 +39,7 @@ _DENSE_ROWS = 1000
 
 def is_timing(column: str) -> bool:
     """Whether a column measures the machine rather than the learning."""
-    return column.startswith("time") or column in ("steps_per_s", "updates_per_s")
+    return column.startswith(("time_", "time/")) or column in ("steps_per_s", "updates_per_s")
 
 
 def row_due(iteration: int) -> bool:

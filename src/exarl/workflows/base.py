@@ -89,6 +89,7 @@ class Experiment(Protocol):
     role: Role
     agent: ExaAgent
     channel: Channel | None
+    fresh: bool
     players: Any  # the communicator of learners and actors, without the groups' other members
     team: LearnerTeam | None
     codec: BlockCodec

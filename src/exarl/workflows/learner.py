@@ -19,7 +19,7 @@ from exarl.agents.base import ExaAgent
 from exarl.config import LearnerConfig
 from exarl.runs.checkpoint import Checkpoint, save_checkpoint
 from exarl.runs.clock import Clock, bottleneck, fractions
-from exarl.runs.directory import RunDirectory, write_json
+from exarl.runs.directory import RunDirectory, write_json, writing
 from exarl.runs.metrics import MetricsLog, mean, row_due
 from exarl.runs.progress import Progress
 from exarl.runs.signals import StopSignals, name_of
@@ -191,8 +191,9 @@ class LearningLoop:
         environments' part."""
         with self._clock.phase("checkpoint"):
             self._last_checkpoint = time.monotonic()
-            if self._metrics is not None:
-                self._metrics.flush()
+            if self._metrics is not None and self._run is not None:
+                with writing(self._run.path):
+                    self._metrics.flush()
             arrays, numbers = self.agent.state()
             state = {
                 "counters": {**dataclasses.asdict(self.counters), "seconds": self.seconds},
@@ -208,12 +209,13 @@ class LearningLoop:
         assert self._run is not None
         with self._clock.phase("checkpoint"):
             arrays = {**draft.arrays, "envs": envs, "pending": pending or {}}
-            path = save_checkpoint(
-                self._run.checkpoints,
-                int(draft.numbers["counters"]["steps"]),
-                Checkpoint(arrays, draft.numbers),
-                self._config.keep_checkpoints,
-            )
+            with writing(self._run.path):
+                path = save_checkpoint(
+                    self._run.checkpoints,
+                    int(draft.numbers["counters"]["steps"]),
+                    Checkpoint(arrays, draft.numbers),
+                    self._config.keep_checkpoints,
+                )
         log.info("checkpoint %s", path)
 
     def checkpoint(self, envs: Arrays) -> None:
@@ -279,7 +281,9 @@ class LearningLoop:
             self._last_row, self._at_row = now, (counters.steps, counters.updates)
             self._since = SinceRow()
             assert self._metrics is not None
-            self._metrics.write(row)
+            assert self._run is not None
+            with writing(self._run.path):
+                self._metrics.write(row)
             self._progress.update(row | self._time_split(self._clock.elapsed))
 
     def _time_split(self, whole: float) -> dict[str, float]:

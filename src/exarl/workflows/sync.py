@@ -55,24 +55,33 @@ def follow(learner: Experiment) -> None:
     """An actor's side: do what the learner orders."""
     channel, clock = learner.channel, learner.clock
     assert channel is not None
+    if learner.fresh:
+        roll(learner, 0)  # the first weights follow from the seed: no need to wait for the learner
     while True:
         with clock.phase("wait"):
             _, message = channel.receive(0, ORDER_TAG)
         order, version = message[:16].view(np.int64).tolist()
         if order == ROLL:
             learner.agent.set_weights(message[16:].view(np.float32))
-            with clock.phase("rollout"):
-                block = learner.rollout.collect(version)
-            assert block is not None
-            spent = clock.take()
-            block.seconds[ACTOR_PHASES.index("wait")] = spent.get("wait", 0.0)
-            block.seconds[ACTOR_PHASES.index("send")] = spent.get("send", 0.0)
-            with clock.phase("send"):
-                channel.send(learner.codec.encode(block), 0, BLOCK_TAG)
+            roll(learner, version)
         elif order == SEND_STATE:
             channel.send(encode_arrays(learner.rollout.state()), 0, STATE_TAG)
         else:
             return
+
+
+def roll(learner: Experiment, version: int) -> None:
+    """Collect a block and send it."""
+    channel, clock = learner.channel, learner.clock
+    assert channel is not None
+    with clock.phase("rollout"):
+        block = learner.rollout.collect(version)
+    assert block is not None
+    spent = clock.take()
+    block.seconds[ACTOR_PHASES.index("wait")] = spent.get("wait", 0.0)
+    block.seconds[ACTOR_PHASES.index("send")] = spent.get("send", 0.0)
+    with clock.phase("send"):
+        channel.send(learner.codec.encode(block), 0, BLOCK_TAG)
 
 
 class Alone:
@@ -108,10 +117,13 @@ class Remote:
         self._ranks = learner.layout.actor_ranks()
         self._codec = learner.codec
         self._clock = learner.clock
+        self._ahead = learner.fresh  # the first block comes without an order
 
     def roll(self, weights: np.ndarray, version: int) -> Block:
-        with self._clock.phase("send"):
-            self._order(ROLL, version, weights.tobytes())
+        if not self._ahead:
+            with self._clock.phase("send"):
+                self._order(ROLL, version, weights.tobytes())
+        self._ahead = False
         with self._clock.phase("wait"):
             payloads = [self._channel.receive(rank, BLOCK_TAG)[1] for rank in self._ranks]
         with self._clock.phase("unpack"):
@@ -125,6 +137,9 @@ class Remote:
         return arrays
 
     def stop(self) -> None:
+        if self._ahead:  # stopped before the first block; whoever sends it must not wait for ever
+            for rank in self._ranks:
+                self._channel.receive(rank, BLOCK_TAG)
         self._order(STOP)
 
     def _order(self, order: int, version: int = 0, payload: bytes = b"") -> None:
