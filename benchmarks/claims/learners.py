@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-HEAVY = ("--hidden", "[512,512]", "--batch_size", "1024", "--updates_per_step", "0.05")
+HEAVY = ("--hidden", "[512,512]", "--batch_size", "4096", "--updates_per_step", "0.05")
 LIGHT = ("--hidden", "[64,128]", "--batch_size", "64", "--updates_per_step", "0.25")
 
 
