@@ -60,7 +60,8 @@ def measure(workflow: str, actors: int, times: str, seconds: float, extra: list[
                 *(sys.executable, "-m", "exarl", "train", "--procs", str(actors + 1)),
                 *("--env", "ExaLatency-v0", "--env.distribution", times, "--workflow", workflow),
                 *("--env.mean_seconds", str(MEAN_S), "--run_dir", str(run)),
-                *("--updates_per_step", "0.25", "--learning_starts", "500"),
+                # As many updates as PPO makes of a step: ten epochs in minibatches of 64.
+                *("--updates_per_step", "0.15", "--learning_starts", "500"),
                 *("--wall_time", str(seconds * 1.5), "--checkpoint_interval", "3600", *extra),
             ],
             stdout=subprocess.DEVNULL,

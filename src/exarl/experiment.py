@@ -142,6 +142,7 @@ class ExaLearner:
         if self.layout.alone:
             return self._run_here()
         try:
+            mpi.meet(self._comm)
             self.channel = mpi.Channel(self._comm)
             self._group_comm = mpi.split(self._comm, self.role.group)
             self.players = mpi.split(self._comm, None if self.role.member else 0)
@@ -331,6 +332,7 @@ class ExaLearner:
             resumed,
             check_every=getattr(self.workflow.config, "check_learners", 0),
         )
+        stack.callback(self.loop.abandon)
 
     # -- ending ---------------------------------------------------------------------------------
 

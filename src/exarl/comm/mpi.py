@@ -86,8 +86,17 @@ class Channel:
 
     def wait_for_all(self) -> None:
         """Return when every rank has come here, without spinning."""
-        request = self.comm.Ibarrier()
-        wait_for(lambda: True if request.Test() else None)
+        meet(self.comm)
+
+
+def meet(comm: Any) -> None:
+    """Return when every rank of ``comm`` has come here, without spinning.
+
+    To be called before a collective that MPI only has in a blocking form: whoever comes early to
+    that would take the core from those who are still on their way.
+    """
+    request = comm.Ibarrier()
+    wait_for(lambda: True if request.Test() else None)
 
 
 def pack_json(data: Any) -> bytes:

@@ -99,6 +99,10 @@ class SlotPool:
                 if _state(word) in (FULL, READ) and _sequence(word) > after
             ]
             if not full:
+                if self._structure == "buffer" and any(
+                    _state(word) == READING and _sequence(word) > after for word in words
+                ):
+                    continue  # another reader is copying it; that takes microseconds
                 return None
             word, slot = min(full) if self._structure == "queue" else max(full)
             place = self._words + slot * WORD

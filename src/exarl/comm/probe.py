@@ -3,33 +3,49 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
+from exarl.comm.mpi import Channel, meet, pack_json, unpack_json
 from exarl.comm.window import WORD, Window
 
 BUSY_S = 0.2
+_ANSWER_TAG = 51
 
 
-def one_sided_latency(comm: Any, busy: float = BUSY_S) -> float:
-    """Seconds that rank 0 needs to read a word of rank 1 while that rank computes for ``busy``
-    seconds without calling MPI. Collective; the same result on every rank."""
-    window = Window(comm, WORD)
-    answer = np.zeros(1)
-    if comm.rank == 0:
+def one_sided_latency(
+    channel: Channel, ranks: Sequence[int], target: int, busy: float = BUSY_S
+) -> float:
+    """Seconds that the first of ``ranks`` needs to read a word of ``target``, another of them, while
+    that computes for ``busy`` seconds without calling MPI. Each of ``ranks`` calls it and gets the
+    result."""
+    reader = ranks[0]
+    if channel.rank in (reader, target):
+        world = channel.comm.Get_group()
+        pair = channel.comm.Create_group(world.Incl([reader, target]))
+        latency = _measure(pair, busy)
+        pair.Free()
+        if channel.rank == reader:
+            channel.send(pack_json(latency), ranks[1:], _ANSWER_TAG)
+            return latency
+    return float(unpack_json(channel.receive(reader, _ANSWER_TAG)[1]))
+
+
+def _measure(pair: Any, busy: float) -> float:
+    """Between the two ranks of ``pair``; the result on rank 0."""
+    window = Window(pair, WORD)
+    latency = 0.0
+    if pair.rank == 0:
         window.get(1, 0)  # the first access may open a connection
-    comm.Barrier()
-    if comm.rank == 1:
+    meet(pair)
+    if pair.rank == 1:
         end = time.perf_counter() + busy
         while time.perf_counter() < end:
             pass
-    elif comm.rank == 0:
+    else:
         time.sleep(busy / 4)  # by now the target is certainly computing
         started = time.perf_counter()
         window.get(1, 0)
-        answer[0] = time.perf_counter() - started
-    comm.Barrier()
-    comm.Bcast(answer, root=0)
+        latency = time.perf_counter() - started
     window.free()
-    return float(answer[0])
+    return latency

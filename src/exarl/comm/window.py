@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from exarl.comm.mpi import _mpi
+from exarl.comm.mpi import _mpi, meet
 
 WORD = 8
 
@@ -21,9 +21,11 @@ class Window:
     def __init__(self, comm: Any, size: int) -> None:
         mpi = _mpi()
         self._mpi = mpi
+        self._comm = comm
+        meet(comm)
         self._window = mpi.Win.Allocate(max(size, WORD), 1, mpi.INFO_NULL, comm)
         np.frombuffer(self._window.tomemory(), np.uint8)[:] = 0
-        comm.Barrier()
+        meet(comm)
         self._window.Lock_all(mpi.MODE_NOCHECK)
         self._word = np.zeros(1, np.int64)
         self._given = np.zeros(1, np.int64)
@@ -88,6 +90,7 @@ class Window:
     def free(self) -> None:
         """Collective."""
         self._window.Unlock_all()
+        meet(self._comm)
         self._window.Free()
 
     def _fetch(self, rank: int, offset: int, value: int, operation: Any) -> int:

@@ -43,6 +43,7 @@ class Episode:
         self.observation: Any = None
         self.restarts = 0
         self._adapter = adapter
+        self._shape = adapter.spec.observation.shape
         self._limit = limit
         self._seed = seed
         self._kind = kind
@@ -119,8 +120,9 @@ class Episode:
 
     def _see(self, raw: Any, call: str) -> None:
         self.observation = self._adapter.encode(raw)
-        expected = self._adapter.spec.observation.shape
-        if np.shape(self.observation) != expected:
+        expected = self._shape
+        found = getattr(self.observation, "shape", None)
+        if found != expected and np.shape(self.observation) != expected:
             raise EnvironmentFailure(
                 f"environment {self.env_id}: {call} returned an observation of shape"
                 f" {np.shape(self.observation)}, its space says {expected}"

@@ -88,6 +88,7 @@ class ExaLatency(gymnasium.Env[Any, Any]):
         return self._mean
 
     def _observe(self, seconds: float) -> np.ndarray:
-        observation: np.ndarray = np.full(self._size, self._steps, np.float32)
+        observation = np.empty(self._size, np.float32)
+        observation[1:] = self._steps
         observation[0] = seconds
         return observation

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import inspect
 import warnings
@@ -100,7 +101,8 @@ def make_env(
     The rollout cuts episodes itself, so that a limit can be changed and an episode be restored.
     ``comm`` is handed on when the constructor asks for it.
     """
-    spec = find_spec(id)
+    # Episodes are always reset before they are stepped: no need for a wrapper that looks.
+    spec = dataclasses.replace(find_spec(id), order_enforce=False)
     extra: dict[str, Any] = {}
     if render_mode is not None:
         extra["render_mode"] = render_mode
@@ -111,7 +113,7 @@ def make_env(
             warnings.simplefilter("ignore", DeprecationWarning)
             warnings.filterwarnings("ignore", message=".*out of date.*")
             env = gymnasium.make(
-                spec.id, max_episode_steps=-1, disable_env_checker=True, **dict(kwargs), **extra
+                spec, max_episode_steps=-1, disable_env_checker=True, **dict(kwargs), **extra
             )
     except Exception as error:  # whatever a constructor makes of the values it was given
         cause = f"{type(error).__name__}: {error}"

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
 import traceback
 from pathlib import Path
 
 _FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+
+
+class _File(logging.FileHandler):
+    """A disk that is full is reported by whoever needs it, not by every line of the log."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        pass
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            super().close()
 
 
 class RankLog:
@@ -19,7 +31,7 @@ class RankLog:
         self._logger.setLevel(level.upper())
         self._handlers: list[logging.Handler] = []
         if path is not None:
-            self._add(logging.FileHandler(path, encoding="utf-8"), _FORMAT)
+            self._add(_File(path, encoding="utf-8"), _FORMAT)
         if terminal:
             handler = logging.StreamHandler(sys.stderr)
             handler.setLevel(logging.WARNING)
@@ -29,7 +41,7 @@ class RankLog:
         """Leave the traceback in the file; the terminal hears of it elsewhere."""
         form = "".join(traceback.format_exception(error))
         for handler in self._handlers:
-            if isinstance(handler, logging.FileHandler):
+            if isinstance(handler, _File):
                 name, level = self._logger.name, logging.ERROR
                 handler.handle(logging.LogRecord(name, level, __file__, 0, form, None, None))
 

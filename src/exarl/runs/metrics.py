@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
 import math
@@ -90,6 +91,12 @@ class MetricsLog:
         self._events.close()
         self._csv.close()
         self._jsonl.close()
+
+    def abandon(self) -> None:
+        """Close the files of a run that failed, whatever is left unwritten; also after ``close``."""
+        for file in (self._events, self._csv, self._jsonl):
+            with contextlib.suppress(OSError):
+                file.close()
 
     def _write_events(self) -> None:
         row, self._pending = self._pending, None

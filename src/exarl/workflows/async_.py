@@ -15,13 +15,13 @@ from exarl.comm.wait import wait_for
 from exarl.config import param
 from exarl.types import ACTOR_PHASES, Arrays, Block
 from exarl.workflows import sync
-from exarl.workflows.asynchronous import LaggingConfig, act, lead
+from exarl.workflows.asynchronous import LaggingConfig, act, begin, lead
 from exarl.workflows.base import ExaWorkflow, Experiment, Tally
 from exarl.workflows.pacing import Pacer
 
 ORDER_TAG, BLOCK_TAG, STATE_TAG, GOODBYE_TAG = 1, 2, 3, 4
 GRANT, SEND_STATE, STOP = range(3)
-_CHECK_EVERY_S = 0.005
+_CHECK_EVERY_S = 0.05
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Async(ExaWorkflow):
         elif learner.role.learns:
             lead(learner, TwoSidedSource(learner, self.config))
         else:
-            act(learner, TwoSidedSink(learner))
+            act(learner, TwoSidedSink(learner), begin(learner, self.config))
 
 
 class TwoSidedSink:

@@ -33,17 +33,27 @@ class LaggingConfig:
     )
 
 
-def act(learner: Experiment, sink: Sink) -> None:
-    """An actor's side."""
+def begin(learner: Experiment, config: LaggingConfig) -> Block | None:
+    """An actor's first block, acted while the learner still starts: the first weights follow from
+    the seed. Not when the lag is bounded, since nobody knows yet when it will be trained."""
+    if learner.role.learns or not learner.fresh or config.max_policy_lag is not None:
+        return None
+    with learner.clock.phase("rollout"):
+        return learner.rollout.collect(0)
+
+
+def act(learner: Experiment, sink: Sink, first: Block | None = None) -> None:
+    """An actor's side; ``first`` is a block that it has begun with."""
     rollout, produced, abandoned = learner.rollout, 0, 0
     while (version := sink.leave()) is not None:
         with learner.clock.phase("rollout"):
-            block = rollout.collect(version, sink.stopped)
+            block, first = first or rollout.collect(version, sink.stopped), None
         if block is None:
             abandoned += 1
             break
         produced += 1
         sink.put(block)
+    abandoned += first is not None
     sink.close(rollout.state(), Tally(produced + abandoned, dropped=abandoned))
 
 

@@ -229,10 +229,16 @@ class LearningLoop:
     def close(self) -> dict[str, Any]:
         """Close the files and write the summary, which is returned."""
         assert self._metrics is not None and self._run is not None
-        self._metrics.close()
         summary = self._summary()
-        write_json(self._run.summary, summary)
+        with writing(self._run.path):
+            self._metrics.close()
+            write_json(self._run.summary, summary)
         return summary
+
+    def abandon(self) -> None:
+        """Let go of the files, at the end of a run of any kind."""
+        if self._metrics is not None:
+            self._metrics.abandon()
 
     # -- inside -----------------------------------------------------------------------------------
 

@@ -9,15 +9,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
-
-
-@dataclass(frozen=True)
-class Grant:
-    """Leave for one block: the actor, and the version of the weights that went with it."""
-
-    actor: int
-    version: int
 
 
 def feasible(versions: Sequence[int], now: int, max_lag: int | None) -> bool:
@@ -48,7 +39,8 @@ class Pacer:
         self._max_lag = max_lag
         self._ahead = ahead
         self._order = order
-        self._granted: list[Grant] = []  # oldest first
+        self._granted: deque[int] = deque()  # actors with leave for a block, oldest first
+        self._versions: dict[int, deque[int]] = {actor: deque() for actor in actors}
         self._arrived: deque[int] = deque()
         self._turn = 0
 
@@ -60,13 +52,12 @@ class Pacer:
     def grants(self, version: int) -> list[int]:
         """Actors that may begin a block now, with the weights of ``version``."""
         given: list[int] = []
+        order = self._actors[self._turn :] + self._actors[: self._turn]
         for allowance in range(1, self._ahead + 2):
-            for place in range(len(self._actors)):
-                actor = self._actors[(self._turn + place) % len(self._actors)]
-                held = sum(grant.actor == actor for grant in self._granted)
-                versions = [*(grant.version for grant in self._granted), version]
-                if held < allowance and feasible(versions, version, self._max_lag):
-                    self._granted.append(Grant(actor, version))
+            for actor in order:
+                if len(self._versions[actor]) < allowance and self._feasible(version, version):
+                    self._granted.append(actor)
+                    self._versions[actor].append(version)
                     given.append(actor)
         if given:
             self._turn = (self._actors.index(given[-1]) + 1) % len(self._actors)
@@ -79,21 +70,24 @@ class Pacer:
     def next(self, version: int) -> int | None:
         """The actor whose oldest block is to be trained now; None: wait for more to arrive."""
         if self._order == "round_robin":
-            ready = [self._granted[0].actor] if self._granted else []
-            ready = [actor for actor in ready if actor in self._arrived]
+            ready = [actor for actor in list(self._granted)[:1] if actor in self._arrived]
         else:
             ready = list(dict.fromkeys(self._arrived))
-        for actor in ready:
-            others = list(self._granted)
-            others.remove(self._oldest(actor))
-            if feasible([grant.version for grant in others], version + 1, self._max_lag):
-                return actor
-        return None
+        return next((a for a in ready if self._feasible(version + 1, without=a)), None)
 
     def trained(self, actor: int) -> None:
         """The oldest block of ``actor`` has been trained."""
-        self._granted.remove(self._oldest(actor))
+        self._granted.remove(actor)
+        self._versions[actor].popleft()
         self._arrived.remove(actor)
 
-    def _oldest(self, actor: int) -> Grant:
-        return next(grant for grant in self._granted if grant.actor == actor)
+    def _feasible(self, now: int, new: int | None = None, without: int | None = None) -> bool:
+        """Whether the bound can hold from ``now`` on, with one block more or one less."""
+        if self._max_lag is None:
+            return True
+        versions = [v for held in self._versions.values() for v in held]
+        if new is not None:
+            versions.append(new)
+        if without is not None:
+            versions.remove(self._versions[without][0])
+        return feasible(versions, now, self._max_lag)

@@ -22,7 +22,7 @@ from exarl.comm.window import WORD
 from exarl.types import ACTOR_PHASES, Arrays, Block
 from exarl.workflows import sync
 from exarl.workflows.async_ import AsyncConfig, TwoSidedSink, TwoSidedSource
-from exarl.workflows.asynchronous import act, lead
+from exarl.workflows.asynchronous import act, begin, lead
 from exarl.workflows.base import ExaWorkflow, Experiment, Tally
 from exarl.workflows.pacing import feasible
 from exarl.workflows.shared import RmaConfig, Shared
@@ -30,7 +30,7 @@ from exarl.workflows.shared import RmaConfig, Shared
 log = logging.getLogger(__name__)
 
 STATE_TAG, GOODBYE_TAG = 3, 4
-_CHECK_EVERY_S = 0.005
+_CHECK_EVERY_S = 0.05
 
 
 class Rma(ExaWorkflow):
@@ -43,28 +43,31 @@ class Rma(ExaWorkflow):
         if learner.layout.alone:
             sync.lead(learner, sync.Alone(learner))  # one process takes turns: lag 0
             return
-        assert learner.channel is not None
+        first = begin(learner, self.config)
         if self.config.probe and not _progresses(learner):
-            self._by_messages(learner)
+            self._by_messages(learner, first)
             return
         shared = Shared(learner, self.config)
         if learner.role.learns:
             lead(learner, OneSidedSource(learner, self.config, shared))
         else:
-            act(learner, OneSidedSink(learner, self.config, shared))
+            act(learner, OneSidedSink(learner, self.config, shared), first)
         shared.close()
 
-    def _by_messages(self, learner: Experiment) -> None:
+    def _by_messages(self, learner: Experiment, first: Block | None) -> None:
         config = AsyncConfig(self.config.max_policy_lag, self.config.average_every)
         if learner.role.learns:
             lead(learner, TwoSidedSource(learner, config))
         else:
-            act(learner, TwoSidedSink(learner))
+            act(learner, TwoSidedSink(learner), first)
 
 
 def _progresses(learner: Experiment) -> bool:
     """The start-up probe; learner 0 warns when one-sided access is not worth its name."""
-    latency = one_sided_latency(learner.players)
+    layout = learner.layout
+    assert learner.channel is not None
+    ranks = [*range(layout.learners), *layout.actor_ranks()]
+    latency = one_sided_latency(learner.channel, ranks, layout.actor_rank(0))
     works = latency < BUSY_S / 4
     if learner.role.rank == 0:
         if works:
