@@ -135,4 +135,14 @@ def blocks(count: int, first: int = 0) -> list[Block]:
 def unpacked(agent: Any, weights: np.ndarray | None = None) -> Arrays:
     """The network's parameters by name, without epsilon."""
     named = agent._layout.unpack(agent.get_weights() if weights is None else weights)
-    return {name: named[name] for name in ("0/w", "0/b", "1/w", "1/b")}
+    return {name: named[f"q/{name}"] for name in ("0/w", "0/b", "1/w", "1/b")}
+
+
+def learned(agent: Any, part: str) -> Arrays:
+    """What a learner holds, likewise."""
+    return {n.removeprefix("q/"): np.asarray(a) for n, a in agent._learned[part].items()}
+
+
+def named(params: Mapping[str, np.ndarray]) -> Arrays:
+    """Such parameters as the agent names them."""
+    return {f"q/{name}": array for name, array in params.items()}

@@ -99,8 +99,16 @@ class Registry:
 
 agents = Registry(
     "agent",
-    {"DQN-v0": "exarl.agents.dqn:DQN"},
-    planned=("DDPG-v0", "TD3-v0", "SAC-v0", "A2C-v0", "A3C-v0", "PPO-v0", "Random-v0"),
+    {
+        "DQN-v0": "exarl.agents.dqn:DQN",
+        "DDPG-v0": "exarl.agents.ddpg:DDPG",
+        "TD3-v0": "exarl.agents.td3:TD3",
+        "SAC-v0": "exarl.agents.sac:SAC",
+        "A2C-v0": "exarl.agents.a2c:A2C",
+        "A3C-v0": "exarl.agents.a2c:A2C",
+        "PPO-v0": "exarl.agents.ppo:PPO",
+        "Random-v0": "exarl.agents.random:Random",
+    },
 )
 workflows = Registry(
     "workflow",
@@ -111,4 +119,11 @@ workflows = Registry(
     },
     planned=("seed", "fused", "elastic"),
 )
-networks = Registry("network", {"MLP": "exarl.networks.mlp:MLP"}, planned=("LSTM", "CNN"))
+networks = Registry(
+    "network",
+    {
+        "MLP": "exarl.networks.mlp:MLP",
+        "LSTM": "exarl.networks.lstm:LSTM",
+        "CNN": "exarl.networks.cnn:CNN",
+    },
+)

@@ -19,6 +19,8 @@ COMPONENTS: dict[str, Callable[[], type]] = {
     "learner": lambda: LearnerConfig,
     "DQN-v0": lambda: registry.agents.load("DQN-v0").Config,
     "MLP": lambda: registry.networks.load("MLP").Config,
+    "LSTM": lambda: registry.networks.load("LSTM").Config,
+    "CNN": lambda: registry.networks.load("CNN").Config,
 }
 _TABLE = "<!-- parameters of {} -->\n{}<!-- end -->"
 

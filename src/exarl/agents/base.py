@@ -29,7 +29,14 @@ class Network(Protocol):
 
     def init(self, rng: np.random.Generator) -> Arrays: ...
 
-    def apply(self, xp: Any, params: Any, observations: Any) -> Any: ...
+    def apply(self, xp: Any, params: Any, observations: Any, extra: Any = None) -> Any: ...
+
+    @property
+    def memory(self) -> Mapping[str, ArraySpec]: ...
+
+    def step(
+        self, xp: Any, params: Any, observations: Any, memory: Any, extra: Any = None
+    ) -> tuple[Any, Any]: ...
 
 
 Spread = Callable[[Arrays], Arrays]
@@ -47,8 +54,8 @@ class Team(Protocol):
         """The weighted mean of everyone's vector; all learners must call it."""
 
 
-MakeNetwork = Callable[[int], Network]
-"""Builds the configured network with so many outputs."""
+MakeNetwork = Callable[..., Network]
+"""Builds the configured network with so many outputs, and ``extra`` inputs beside observations."""
 
 
 @dataclass(frozen=True)
@@ -60,13 +67,20 @@ class ExaAgent(ABC):
     """Base of all agents. A subclass implements the abstract methods; the rest has defaults.
 
     ``Config`` is the frozen dataclass of its parameters, ``action_kind`` the action space it needs
-    ("discrete" or "continuous"; other spaces are mapped to it where that is possible).
+    ("discrete", "continuous" or "any"; other spaces are mapped to it where that is possible).
+    Continuous actions are in [-1, 1] where the space is bounded; the adapter scales them.
     """
 
     Config: type = NoParameters
     action_kind: str = "discrete"
     recorded: Mapping[str, ArraySpec] = {}
     """What ``action`` records beside each action, and the learner finds in the block."""
+    memory: Mapping[str, ArraySpec] = {}
+    """What the policy remembers of each environment between steps; zero when an episode begins.
+    ``action`` is then called with ``memory``, name -> [B, ...], and changes it in place. What
+    ``recorded`` has as ``memory/NAME`` is kept in the block as it was before each action."""
+    return_discount: float | None = None
+    """If given, blocks record the discounted sum of rewards so far, as ``discounted_return``."""
     metrics: tuple[str, ...] = ()
     """Names of what ``train`` reports, as columns of progress.csv."""
     learns_in_team: bool = False
@@ -80,7 +94,12 @@ class ExaAgent(ABC):
     # -- acting ---------------------------------------------------------------------------------
 
     @abstractmethod
-    def action(self, observations: np.ndarray, rng: Streams | None = None) -> tuple[Any, Arrays]:
+    def action(
+        self,
+        observations: np.ndarray,
+        rng: Streams | None = None,
+        memory: Arrays | None = None,
+    ) -> tuple[Any, Arrays]:
         """Actions [B] for observations [B, ...], and what is ``recorded`` with them.
 
         ``rng`` explores, with one stream an environment; None means the greedy policy.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -33,10 +34,24 @@ jnp = jax.numpy
 
 OPTIMIZERS = ("adam", "adamw", "rmsprop", "sgd", "nadam", "radam", "lion", "adabelief")
 
-Step = Callable[[Any, Any], tuple[Any, Any]]
-Gradient = Callable[[Any, Any], tuple[Any, Any]]
-Apply = Callable[[Any, Any], Any]
 Update = Callable[[Any, Any, int], tuple[Any, Any]]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The pure functions that an agent's updates are made of.
+
+    ``prepare(state, inputs) -> data`` is called once a block, ``pick(data, i) -> batch`` and
+    ``gradient(state, batch) -> (slope, metrics)`` and ``apply(state, slope) -> state`` at each update.
+    Metrics that are scalars come back as means over the updates, others stacked.
+    """
+
+    gradient: Callable[[Any, Any], tuple[Any, Any]]
+    apply: Callable[[Any, Any], Any]
+    prepare: Callable[[Any, Any], Any] = lambda state, inputs: inputs
+    pick: Callable[[Any, Any], Any] = lambda data, i: {n: a[i] for n, a in data.items()}
+    slope: Callable[[Any], Any] = lambda state: state["params"]
+    """Anything of the form that ``gradient`` gives."""
 
 
 def linear(start: float, end: float, updates: int) -> Any:
@@ -76,90 +91,139 @@ def gradient_of(loss: Callable[[Any], tuple[Any, Any]], params: Any) -> tuple[An
     return gradient, metrics
 
 
-def scanned(step: Step) -> Step:
-    """``step(state, batch) -> (state, metrics)`` over a stack of batches in one compiled call.
+def constant(value: Any) -> Any:
+    """A value that no gradient flows through."""
+    return jax.lax.stop_gradient(value)
 
-    The state's buffers are donated; the metrics come back as their means.
+
+def zeros_like(tree: Any) -> Any:
+    return jax.tree.map(jnp.zeros_like, tree)
+
+
+def chosen(condition: Any, yes: Callable[[], Any], no: Callable[[], Any]) -> Any:
+    """One of two results, of which only the one asked for is computed."""
+    return jax.lax.cond(condition, lambda _: yes(), lambda _: no(), None)
+
+
+def unrolled(network: Any, params: Any, observations: Any, memory: Any, resets: Any) -> Any:
+    """A recurrent network over [T, N, ...]: outputs [T, N, ...], and the memory after each step.
+
+    ``resets`` [T, N] says where a new episode begins, and the memory with it.
     """
 
-    def run(state: Any, batches: Any) -> tuple[Any, Any]:
-        state, metrics = jax.lax.scan(step, state, batches)
-        return state, jax.tree.map(jnp.mean, metrics)
+    def step(memory: Any, now: Any) -> tuple[Any, Any]:
+        seen, reset = now
+        kept = {
+            name: jnp.where(reset.reshape(-1, *[1] * (array.ndim - 1)), 0, array)
+            for name, array in memory.items()
+        }
+        outputs, after = network.step(jnp, params, seen, kept)
+        return after, (outputs, after)
 
-    compiled: Step = jax.jit(run, donate_argnums=0)
-    return compiled
+    return jax.lax.scan(step, memory, (observations, resets))[1]
 
 
-def learner(gradient: Gradient, apply: Apply, team: Team | None) -> Update:
-    """The updates of a block: ``gradient(state, batch) -> (gradient, metrics)``, ``apply(state,
-    gradient) -> state``, all in one compiled call.
+def learner(plan: Plan, team: Team | None) -> Update:
+    """The updates of a block, ``update(state, inputs, updates) -> (state, metrics)``, in one
+    compiled call; the state's buffers are donated.
 
-    With a team of several learners the gradient of each update is averaged over it instead or, when
+    With a team of several learners the slope of each update is averaged over it instead or, when
     ``team.every`` is k > 1, every k updates are made alone and then the states averaged. A learner
-    without data takes part with weight 0 (``batches`` None).
+    without data takes part with weight 0 (``inputs`` None).
     """
-
-    def step(state: Any, batch: Any) -> tuple[Any, Any]:
-        slope, metrics = gradient(state, batch)
-        return apply(state, slope), metrics
-
-    alone = scanned(step)
     if team is None or team.size == 1:
-        return lambda state, batches, updates: alone(state, batches)
+        alone = jax.jit(partial(_scanned, plan), donate_argnums=0, static_argnums=2)
+        return lambda state, inputs, updates: alone(state, inputs, updates)
     if team.every > 1:
-        return _averaging_states(alone, team)
-    return _averaging_gradients(gradient, apply, team)
+        return _averaging_states(plan, team)
+    return _averaging_slopes(plan, team)
 
 
-def _averaging_gradients(gradient: Gradient, apply: Apply, team: Team) -> Update:
+def _scanned(plan: Plan, state: Any, inputs: Any, updates: int) -> tuple[Any, Any]:
+    data = plan.prepare(state, inputs)
+    return _updates(plan, state, data, jnp.arange(updates))
+
+
+def _updates(plan: Plan, state: Any, data: Any, numbers: Any) -> tuple[Any, Any]:
+    def step(state: Any, i: Any) -> tuple[Any, Any]:
+        slope, metrics = plan.gradient(state, plan.pick(data, i))
+        return plan.apply(state, slope), metrics
+
+    state, metrics = jax.lax.scan(step, state, numbers)
+    return state, _summarised(metrics)
+
+
+def _summarised(metrics: Any) -> Any:
+    # NaN stands for an update that had nothing to say, such as one without the delayed policy.
+    return {n: jnp.nanmean(a) if a.ndim == 1 else a for n, a in metrics.items()}
+
+
+def _averaging_slopes(plan: Plan, team: Team) -> Update:
     ravel = jax.flatten_util.ravel_pytree
 
-    @partial(jax.jit)
-    def flat_gradient(state: Any, batch: Any) -> tuple[Any, Any]:
-        slope, metrics = gradient(state, batch)
+    @jax.jit
+    def flat_slope(state: Any, data: Any, i: Any) -> tuple[Any, Any]:
+        slope, metrics = plan.gradient(state, plan.pick(data, i))
         return ravel(slope)[0], metrics
 
     @partial(jax.jit, donate_argnums=0)
     def flat_apply(state: Any, vector: Any) -> Any:
-        return apply(state, ravel(state["params"])[1](vector))
+        return plan.apply(state, ravel(plan.slope(state))[1](vector))
 
-    def run(state: Any, batches: Any, updates: int) -> tuple[Any, Any]:
-        sums: list[Any] = []
-        vector = np.zeros(sum(leaf.size for leaf in jax.tree.leaves(state["params"])), np.float32)
+    prepare = jax.jit(plan.prepare)
+
+    def run(state: Any, inputs: Any, updates: int) -> tuple[Any, Any]:
+        found: list[Any] = []
+        if inputs is None:
+            nothing = np.zeros(sum(np.size(a) for a in jax.tree.leaves(plan.slope(state))), "f4")
+            for _ in range(updates):
+                state = flat_apply(state, team.average(nothing, 0.0))
+            return state, {}
+        data = prepare(state, inputs)
         for update in range(updates):
-            if batches is not None:
-                batch = {name: array[update] for name, array in batches.items()}
-                slope, metrics = flat_gradient(state, batch)
-                vector = np.asarray(slope)
-                sums.append(metrics)
-            mean = team.average(vector, 0.0 if batches is None else 1.0)
-            state = flat_apply(state, mean)
-        means = jax.tree.map(lambda *values: float(np.mean(values)), *sums) if sums else {}
-        return state, means
+            slope, metrics = flat_slope(state, data, update)
+            found.append(metrics)
+            state = flat_apply(state, team.average(np.asarray(slope), 1.0))
+        return state, _summarised(_stacked(found))
 
     return run
 
 
-def _averaging_states(alone: Step, team: Team) -> Update:
+def _averaging_states(plan: Plan, team: Team) -> Update:
     ravel = jax.flatten_util.ravel_pytree
+    alone = jax.jit(partial(_updates, plan), donate_argnums=0)
+    prepare = jax.jit(plan.prepare)
 
-    def run(state: Any, batches: Any, updates: int) -> tuple[Any, Any]:
-        sums: list[Any] = []
+    def run(state: Any, inputs: Any, updates: int) -> tuple[Any, Any]:
+        found: list[Any] = []
+        data = None if inputs is None else prepare(state, inputs)
         for start in range(0, updates, team.every):
-            made = min(team.every, updates - start)
-            if batches is None:
-                state = _counted(state, made)
+            numbers = jnp.arange(start, min(start + team.every, updates))
+            if inputs is None:
+                state = _counted(state, len(numbers))
             else:
-                part = {n: a[start : start + made] for n, a in batches.items()}
-                state, metrics = alone(state, part)
-                sums.append(metrics)
+                state, metrics = alone(state, data, numbers)
+                found.append(metrics)
             floats, restore = ravel(_floats(state))
-            mean = team.average(np.asarray(floats), 0.0 if batches is None else 1.0)
+            mean = team.average(np.asarray(floats), 0.0 if inputs is None else 1.0)
             state = _with_floats(state, restore(jnp.asarray(mean)))
-        means = jax.tree.map(lambda *values: float(np.mean(values)), *sums) if sums else {}
-        return state, means
+        return state, _joined(found) if found else {}
 
     return run
+
+
+def _stacked(found: list[Any]) -> Any:
+    return {name: np.stack([np.asarray(m[name]) for m in found]) for name in found[0]}
+
+
+def _joined(found: list[Any]) -> Any:
+    """Of several stretches of updates: means of the means, the stacked ones end to end."""
+    return {
+        name: np.mean([m[name] for m in found])
+        if np.ndim(found[0][name]) == 0
+        else np.concatenate([m[name] for m in found])
+        for name in found[0]
+    }
 
 
 def _counted(tree: Any, updates: int) -> Any:

@@ -1,6 +1,7 @@
-"""Deep Q-network: double, dueling and n-step, with soft or periodic target.
+"""Deep Q-network: double, dueling and n-step, with soft or periodic target, feed-forward or recurrent.
 
-Mnih et al., Nature 518 (2015); van Hasselt et al. (arXiv 1509.06461); Wang et al. (arXiv 1511.06581).
+Mnih et al., Nature 518 (2015); van Hasselt et al. (arXiv 1509.06461); Wang et al. (arXiv 1511.06581);
+recurrent, with stored state and burn-in: Kapturowski et al. (ICLR 2019).
 """
 
 from __future__ import annotations
@@ -11,44 +12,19 @@ from typing import Any, Literal
 
 import numpy as np
 
-from exarl.agents.base import ExaAgent, MakeNetwork, Spread, Team
+from exarl.agents.base import MakeNetwork, Network, Spread
+from exarl.agents.offpolicy import OffPolicy, OffPolicyConfig, weighted_mean
 from exarl.config import param
 from exarl.errors import ConfigError
 from exarl.learning import losses
-from exarl.learning.exploration import (
-    LEARNER,
-    Streams,
-    epsilon_at,
-    epsilon_greedy,
-    generator,
-    json_state,
-    restore_state,
-)
+from exarl.learning.exploration import Streams, epsilon_at, epsilon_greedy
 from exarl.learning.returns import n_step_returns
-from exarl.networks import ParamLayout
-from exarl.replay import UniformReplay
 from exarl.types import Arrays, ArraySpec, Block, EnvSpec
 
 
 @dataclass(frozen=True)
-class DQNConfig:
+class DQNConfig(OffPolicyConfig):
     """Parameters of the deep Q-network."""
-
-    gamma: float = param(0.99, "discount factor", ge=0, le=1)
-    reward_scale: float = param(
-        1.0, "factor on every reward; learning is best when values are about 10", gt=0
-    )
-    learning_rate: float = param(1e-3, "step size of the optimiser", gt=0)
-    learning_rate_end: float = param(0.0, "step size after learning_rate_updates", ge=0)
-    learning_rate_updates: int = param(
-        0, "if not 0: the step size falls linearly to learning_rate_end over so many updates", ge=0
-    )
-    batch_size: int = param(64, "transitions in an update", ge=1, le=10**6)
-    updates_per_step: float = param(
-        1.0, "updates per environment step, rounded to whole updates a block", gt=0, le=10**4
-    )
-    learning_starts: int = param(1000, "environment steps before the first update", ge=0)
-    replay_capacity: int = param(50_000, "transitions kept", ge=1, le=10**9)
 
     epsilon: float = param(1.0, "exploration at the start", ge=0, le=1)
     epsilon_min: float = param(0.05, "exploration at the end", ge=0, le=1)
@@ -56,17 +32,9 @@ class DQNConfig:
     epsilon_steps: int = param(
         0, "if not 0: epsilon falls linearly over so many environment steps instead", ge=0
     )
-
     double: bool = param(True, "the online network chooses the action that the target rates")
     dueling: bool = param(False, "separate value and advantage outputs")
-    n_step: int = param(1, "rewards summed before the target bootstraps", ge=1, le=10**6)
-    tau: float = param(0.005, "soft target update after each update; 0: periodic copy", ge=0, le=1)
-    target_update_interval: int = param(500, "updates between copies when tau is 0", ge=1)
     loss: Literal["huber", "mse"] = param("huber", "loss on the temporal-difference error")
-    optimizer: Literal["adam", "adamw", "rmsprop", "sgd", "nadam", "radam", "lion", "adabelief"] = (
-        param("adam", "optimiser, by its name in optax")
-    )
-    max_grad_norm: float | None = param(10.0, "clip the gradient's norm; null: do not", gt=0)
     data_generation: Literal["learner", "actor", "group"] = param(
         "learner",
         "who computes the targets: the learner anew at each update; the actor, once, with the"
@@ -78,65 +46,69 @@ class DQNConfig:
     nactions: int = param(
         5, "bins a dimension when the action space is continuous", ge=2, le=10_000
     )
+    burn_in: int = param(
+        0, "with an LSTM: first steps of a block that only warm up its memory", ge=0
+    )
 
 
-class DQN(ExaAgent):
-    """Value-based control of discrete actions (a Box space is discretised, see ``nactions``)."""
+class DQN(OffPolicy):
+    """Value-based control of discrete actions (a Box space is discretised, see ``nactions``).
+
+    With a network that has memory, a row of the replay is what one environment did in a block, and
+    ``batch_size`` counts these; the memory at its start is stored with it.
+    """
 
     Config = DQNConfig
     action_kind = "discrete"
     metrics = ("loss", "q_mean", "td_error", "epsilon")
-    learns_in_team = True
+    acts_with = ("q",)
+    recurrent = True
 
     def __init__(self, spec: EnvSpec, config: DQNConfig, network: MakeNetwork, seed: int) -> None:
-        super().__init__(spec, config, network, seed)
-        if spec.n_actions is None:
-            raise ConfigError(f"DQN-v0 needs discrete actions; {spec.env_id} has continuous ones")
-        self._learned: Any = None  # the learning half's state, on a learner
-        self._network = network(spec.n_actions + config.dueling)
-        params = self._network.init(generator(seed, LEARNER, 0))
-        self._names = tuple(params)
-        acting = self._acting(params, params, config.epsilon)
-        self._layout = ParamLayout.of(acting)
-        self.set_weights(self._layout.pack(acting))
         if config.data_generation != "learner":
             self.recorded = {"target": ArraySpec((), "float32")}
+        super().__init__(spec, config, network, seed)
+        if self.memory and config.data_generation != "learner":
+            raise ConfigError("data_generation must be learner with a network that has memory")
+
+    def make_networks(self, make: MakeNetwork) -> dict[str, Network]:
+        if self.spec.n_actions is None:
+            raise ConfigError(
+                f"DQN-v0 needs discrete actions; {self.spec.env_id} has continuous ones"
+            )
+        return {"q": make(self.spec.n_actions + self.config.dueling)}
 
     # -- acting ---------------------------------------------------------------------------------
 
-    def q_values(self, xp: Any, params: Any, observations: Any) -> Any:
-        """[N, A]"""
-        outputs = self._network.apply(xp, params, observations)
-        return losses.dueling(xp, outputs) if self.config.dueling else outputs
-
     def action(
-        self, observations: np.ndarray, rng: Streams | None = None
+        self,
+        observations: np.ndarray,
+        rng: Streams | None = None,
+        memory: Arrays | None = None,
     ) -> tuple[np.ndarray, Arrays]:
-        q_values = self.q_values(np, self._params, observations)
+        outputs = self.outputs("q", observations, memory)
+        q_values = losses.dueling(np, outputs) if self.config.dueling else outputs
         if rng is None:
             return q_values.argmax(-1), {}
-        return epsilon_greedy(q_values, self._epsilon, rng.uniform(2)), {}
+        return epsilon_greedy(q_values, self._now["epsilon"], rng.uniform(2)), {}
 
-    def set_weights(self, weights: np.ndarray) -> None:
-        self._weights = weights
-        self._params = self._layout.unpack(weights)
-        self._epsilon = float(self._params["epsilon"])
-
-    def _acting(self, params: Any, target: Any, epsilon: float) -> dict[str, Any]:
-        """All that an actor needs, by name; the target network too if it computes targets."""
-        shown = params if self.config.act_with == "online" else target
-        acting = {**shown, "epsilon": np.float32(epsilon)}
+    def shown(self, state: Any) -> dict[str, Any]:
+        params, target = state["params"], state["target"]
+        shown = dict(params if self.config.act_with == "online" else target)
         if self.config.data_generation == "learner":
-            return acting
+            return shown
         online = {f"online/{name}": array for name, array in params.items()}
-        return acting | online | {f"target/{name}": array for name, array in target.items()}
+        return shown | online | {f"target/{name}": array for name, array in target.items()}
+
+    def schedules(self) -> dict[str, float]:
+        cfg = self.config
+        decay = (cfg.epsilon, cfg.epsilon_min, cfg.epsilon_decay, cfg.epsilon_steps)
+        return {"epsilon": epsilon_at(self._steps, *decay)}
 
     def generate(self, rows: Arrays) -> Arrays:
         """The targets of transitions, computed with the weights this actor has."""
-        online, target = (
-            {name: self._params[f"{part}/{name}"] for name in self._names}
-            for part in ("online", "target")
-        )
+        online, target = (self.part(self.acting[""], part) for part in ("online", "target"))
+        rows = {**rows, "next_observation": self.normal(rows["next_observation"])}
         return {"target": self.targets(np, online, target, rows).astype(np.float32)}
 
     def prepare(self, block: Block, spread: Spread | None = None) -> Block:
@@ -150,6 +122,11 @@ class DQN(ExaAgent):
 
     # -- learning -------------------------------------------------------------------------------
 
+    def q_values(self, xp: Any, params: Any, observations: Any) -> Any:
+        """[N, A]"""
+        outputs = self.networks["q"].apply(xp, self.part(params, "q"), observations)
+        return losses.dueling(xp, outputs) if self.config.dueling else outputs
+
     def targets(self, xp: Any, params: Any, target: Any, batch: Any) -> Any:
         """Bellman targets [N]."""
         q_t_value = self.q_values(xp, target, batch["next_observation"])  # [N, A]
@@ -160,129 +137,125 @@ class DQN(ExaAgent):
         )
         return losses.q_targets(xp, batch["reward"], batch["discount"], q_t_value, q_t_selector)
 
-    def loss(self, xp: Any, params: Any, batch: Any, targets: Any) -> tuple[Any, Any]:
+    def loss(self, xp: Any, q_tm1: Any, batch: Any, targets: Any) -> tuple[Any, Any]:
         """Mean loss on the TD errors of a batch, and the metrics of it."""
-        q_tm1 = self.q_values(xp, params, batch["observation"])  # [N, A]
-        errors = targets - losses.select(xp, q_tm1, batch["action"])  # [N]
+        errors = targets - losses.select(xp, q_tm1, batch["action"])  # [N] or [T, N]
         penalty = losses.huber if self.config.loss == "huber" else losses.squared
-        value = penalty(xp, errors).mean()
-        return value, {"loss": value, "q_mean": q_tm1.mean(), "td_error": xp.abs(errors).mean()}
+        value = weighted_mean(penalty(xp, errors), batch)
+        sizes = xp.abs(errors)
+        metrics = {"loss": value, "q_mean": q_tm1.mean(), "td_error": sizes.mean()}
+        if "weight" in batch:
+            metrics["priority"] = sizes if sizes.ndim == 1 else sizes.mean(0)
+        return value, metrics
 
-    def set_learner(self, team: Team | None = None) -> None:
-        from exarl.agents import compiled
-
-        cfg = self.config
-        rate = compiled.linear(cfg.learning_rate, cfg.learning_rate_end, cfg.learning_rate_updates)
-        optimiser = compiled.optimizer(cfg.optimizer, rate, cfg.max_grad_norm)
+    def plan(self, compiled: Any) -> Any:
+        optimiser, jnp = self.optimiser(compiled), compiled.jnp
+        sequences = _Sequences(self, compiled)
 
         def gradient(state: Any, batch: Any) -> tuple[Any, Any]:
-            targets = batch.get("target")
-            if targets is None:
-                targets = self.targets(compiled.jnp, state["params"], state["target"], batch)
-            return compiled.gradient_of(
-                lambda params: self.loss(compiled.jnp, params, batch, targets), state["params"]
-            )
+            batch = self.normal_batch(jnp, state, batch)
+            params, target = state["params"], state["target"]
+            if self.memory:
+                targets, batch = sequences.targets(params, target, batch)
+            elif (targets := batch.get("target")) is None:
+                targets = self.targets(jnp, params, target, batch)
+            evaluate = sequences.learned if self.memory else self._plain
+
+            def loss(params: Any) -> tuple[Any, Any]:
+                return self.loss(jnp, evaluate(jnp, params, batch), batch, targets)
+
+            return compiled.gradient_of(loss, params)
 
         def apply(state: Any, slope: Any) -> Any:
             params, opt = compiled.descend(optimiser, slope, state["opt"], state["params"])
-            count = state["count"] + 1
-            rate = cfg.tau if cfg.tau else 1.0 * (count % cfg.target_update_interval == 0)
-            target = {k: v + rate * (params[k] - v) for k, v in state["target"].items()}
-            return {"params": params, "target": target, "opt": opt, "count": count}
+            target, count = self.moved_target(state, params)
+            return {**state, "params": params, "target": target, "opt": opt, "count": count}
 
-        params = {name: self._params[name] for name in self._names}
-        self._learned = compiled.to_device(
-            {
-                "params": params,
-                "target": params,
-                "opt": optimiser.init(params),
-                "count": np.int32(0),
-            }
-        )
-        self._update = compiled.learner(gradient, apply, team)
-        learners, index = (team.size, team.index) if team else (1, 0)
-        self._batch_size = max(1, cfg.batch_size // learners)
-        self._replay = UniformReplay(cfg.replay_capacity)
-        self._rng = generator(self.seed, LEARNER, 1, index)
-        self._steps = 0
+        return compiled.Plan(gradient, apply)
 
-    def train(self, block: Block | None, steps: int | None = None) -> dict[str, float]:
-        if block is not None:
-            self._replay.add(self._rows(block))
-            steps = block.steps if steps is None else steps
-        assert steps is not None
-        self._steps += steps
-        if self._steps < max(self.config.learning_starts, 1):
-            return {"updates": 0, "epsilon": self._epsilon_now()}
-        updates = max(1, round(steps * self.config.updates_per_step))
-        batches = None
-        if self._replay.size:
-            batches = self._replay.sample(self._rng, updates, self._batch_size)
-        self._learned, metrics = self._update(self._learned, batches, updates)
-        learned = {name: float(value) for name, value in metrics.items()}
-        return {"updates": updates, "epsilon": self._epsilon_now(), **learned}
+    def start(self, compiled: Any, params: Arrays) -> dict[str, Any]:
+        return {**super().start(compiled, params), "target": params, "count": np.int32(0)}
 
-    def _rows(self, block: Block) -> Arrays:
-        """What the replay keeps of a block: transitions, or states with their ready targets."""
+    def _plain(self, xp: Any, params: Any, batch: Any) -> Any:
+        return self.q_values(xp, params, batch["observation"])
+
+    def rows(self, block: Block) -> Arrays:
+        """What the replay keeps: transitions, states with their ready targets, or sequences."""
+        if self.memory:
+            return _sequences(self, block)
         if self.config.data_generation == "learner":
-            return self.transitions(block)
+            return super().rows(block)
         arrays = (block.observations[:-1], block.actions, block.recorded["target"])
         names = ("observation", "action", "target")
         return {n: a.reshape(-1, *a.shape[2:]) for n, a in zip(names, arrays, strict=True)}
 
-    def transitions(self, block: Block) -> Arrays:
-        """The block as independent transitions, [T * B] of each array."""
-        returns, discounts, last = n_step_returns(
-            np,
-            block.rewards * np.float32(self.config.reward_scale),
-            block.terminated,
-            block.truncated,
-            self.config.gamma,
-            self.config.n_step,
-        )
-        following = block.next_observations()
-        if self.config.n_step > 1:
-            following = following[last, np.arange(last.shape[1])]
-        arrays = {
-            "observation": block.observations[:-1],
-            "action": block.actions,
-            "reward": returns,
-            "discount": discounts,
-            "next_observation": following,
+
+def _sequences(agent: DQN, block: Block) -> Arrays:
+    """What each environment did in the block, [B, T, ...], and the memory it began with [B, ...]."""
+    cfg = agent.config
+    returns, discounts, last = n_step_returns(
+        np, agent.rewards(block), block.terminated, block.truncated, cfg.gamma, cfg.n_step
+    )
+    resets = np.concatenate([np.zeros_like(block.ended[:1]), block.ended[:-1]])
+    arrays = {
+        "observation": block.observations[:-1],
+        "next_observation": block.next_observations(),
+        "action": block.actions,
+        "reward": returns,
+        "discount": discounts,
+        "last": last,
+        "reset": resets,
+    }
+    memory = {f"memory/{name}": block.recorded[f"memory/{name}"][0] for name in agent.memory}
+    return {**{name: array.swapaxes(0, 1) for name, array in arrays.items()}, **memory}
+
+
+class _Sequences:
+    """Values along sequences; batches come as [N, T, ...], inside it is [T, N, ...]."""
+
+    def __init__(self, agent: DQN, compiled: Any) -> None:
+        self._agent = agent
+        self._compiled = compiled
+        self._network = agent.networks["q"]
+
+    def targets(self, params: Any, target: Any, batch: Any) -> tuple[Any, Any]:
+        """Bellman targets [T, N] after the burn-in, and the batch in that form."""
+        jnp, cfg = self._compiled.jnp, self._agent.config
+        batch = {
+            n: a.swapaxes(0, 1) if not n.startswith(("memory/", "weight")) else a
+            for n, a in batch.items()
         }
-        return {name: array.reshape(-1, *array.shape[2:]) for name, array in arrays.items()}
-
-    def get_weights(self) -> np.ndarray:
-        if self._learned is None:
-            return self._weights.copy()
-        learned = self._learned
-        return self._layout.pack(
-            self._acting(learned["params"], learned["target"], self._epsilon_now())
+        ahead = self._ahead(target, batch)
+        chooser = self._ahead(params, batch) if cfg.double else ahead
+        ahead, chooser = (
+            jnp.take_along_axis(q, batch["last"][..., None], 0) for q in (ahead, chooser)
         )
+        made = losses.q_targets(jnp, batch["reward"], batch["discount"], ahead, chooser)
+        learned = slice(cfg.burn_in, None)
+        return made[learned], {**batch, "all": batch, "action": batch["action"][learned]}
 
-    def _epsilon_now(self) -> float:
-        cfg = self.config
-        return epsilon_at(
-            self._steps, cfg.epsilon, cfg.epsilon_min, cfg.epsilon_decay, cfg.epsilon_steps
+    def learned(self, xp: Any, params: Any, batch: Any) -> Any:
+        """[T, N, A], after the burn-in."""
+        return self._along(params, batch["all"])[0][self._agent.config.burn_in :]
+
+    def _along(self, params: Any, batch: Any) -> tuple[Any, Any]:
+        memory = {name: batch[f"memory/{name}"] for name in self._agent.memory}
+        params = self._agent.part(params, "q")
+        outputs, after = self._compiled.unrolled(
+            self._network, params, batch["observation"], memory, batch["reset"]
         )
+        return self._values(outputs), after
 
-    # -- keeping --------------------------------------------------------------------------------
-
-    def state(self) -> tuple[Arrays, dict[str, Any]]:
-        from exarl.agents import compiled
-
-        replay = {f"replay/{name}": array for name, array in self._replay.state().items()}
-        arrays = {"weights": self.get_weights(), **compiled.to_arrays(self._learned, "learned")}
-        return {**arrays, **replay}, {"steps": self._steps, "rng": json_state(self._rng)}
-
-    def restore(self, arrays: Arrays, numbers: dict[str, Any]) -> None:
-        from exarl.agents import compiled
-
-        self._learned = compiled.from_arrays(self._learned, arrays, "learned")
-        self._replay.restore(
-            {n.removeprefix("replay/"): a for n, a in arrays.items() if n.startswith("replay/")}
+    def _ahead(self, params: Any, batch: Any) -> Any:
+        """Action values [T, N, A] of where each step truly led, with the memory it led there with."""
+        jnp = self._compiled.jnp
+        after = self._along(params, batch)[1]
+        flat = {name: array.reshape(-1, *array.shape[2:]) for name, array in after.items()}
+        seen = batch["next_observation"]
+        outputs, _ = self._network.step(
+            jnp, self._agent.part(params, "q"), seen.reshape(-1, *seen.shape[2:]), flat
         )
-        self.set_weights(arrays["weights"])
-        self._steps = numbers["steps"]
-        if "rng" in numbers:
-            restore_state(self._rng, numbers["rng"])
+        return self._values(outputs).reshape(*seen.shape[:2], -1)
+
+    def _values(self, outputs: Any) -> Any:
+        return losses.dueling(self._compiled.jnp, outputs) if self._agent.config.dueling else outputs

@@ -25,7 +25,21 @@ def parallel_pi(comm: Any, intervals: int) -> float:
     return float(total)
 
 
-class ExaCartPole(CartPoleEnv):
+class SavedCartPole(CartPoleEnv):
+    """CartPole that can be saved while it runs."""
+
+    def get_state(self) -> Arrays:
+        """The cart's state; the episode's start came from its seed."""
+        past = -1 if self.steps_beyond_terminated is None else self.steps_beyond_terminated
+        return {"state": np.array(self.state, np.float64), "past_end": np.array(past)}
+
+    def set_state(self, state: Arrays) -> None:
+        self.state = tuple(state["state"].tolist())  # type: ignore[assignment]
+        past = int(state["past_end"])
+        self.steps_beyond_terminated = None if past < 0 else past  # type: ignore[assignment]
+
+
+class ExaCartPole(SavedCartPole):
     """CartPole-v1 with ``intervals`` of an integral computed by all ranks of the group at each step.
 
     Observation, action, reward and termination are CartPole's. ``info["pi"]`` holds the integral.
@@ -44,13 +58,3 @@ class ExaCartPole(CartPoleEnv):
         observation, reward, terminated, truncated, info = super().step(action)  # type: ignore[no-untyped-call]
         info["pi"] = parallel_pi(self._comm, self._intervals)
         return observation, float(reward), terminated, truncated, info
-
-    def get_state(self) -> Arrays:
-        """The cart's state; the episode's start came from its seed."""
-        past = -1 if self.steps_beyond_terminated is None else self.steps_beyond_terminated
-        return {"state": np.array(self.state, np.float64), "past_end": np.array(past)}
-
-    def set_state(self, state: Arrays) -> None:
-        self.state = tuple(state["state"].tolist())  # type: ignore[assignment]
-        past = int(state["past_end"])
-        self.steps_beyond_terminated = None if past < 0 else past  # type: ignore[assignment]

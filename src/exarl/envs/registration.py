@@ -19,6 +19,8 @@ from exarl.errors import ConfigError, did_you_mean
 BUILTIN: dict[str, tuple[str, int | None]] = {
     "ExaCartPole-v1": ("exarl.envs.cartpole:ExaCartPole", 500),
     "ExaLatency-v0": ("exarl.envs.latency:ExaLatency", None),
+    "ExaMaskedCartPole-v0": ("exarl.envs.memory:ExaMaskedCartPole", 500),
+    "ExaRecall-v0": ("exarl.envs.memory:ExaRecall", None),
 }
 """id -> (entry point, limit on an episode's steps)"""
 

@@ -41,6 +41,8 @@ def adapt(
     space is flattened as Gymnasium does it, discrete parts as one-hot vectors.
     """
     observation, encode = _observations(env_id, observation_space)
+    if action_kind == "any":
+        action_kind = "continuous" if isinstance(action_space, spaces.Box) else "discrete"
     if action_kind == "discrete":
         count, decode = _discrete_actions(env_id, action_space, nactions)
         spec = EnvSpec(
@@ -58,7 +60,23 @@ def adapt(
         tuple(np.ravel(action_space.high).tolist()),
         max_episode_steps,
     )
-    return SpaceAdapter(spec, encode, lambda action: action.astype(action_space.dtype))
+    return SpaceAdapter(spec, encode, _to_box(action_space))
+
+
+def _to_box(space: spaces.Box) -> Callable[[Any], np.ndarray]:
+    """An agent's action as the environment takes it: [-1, 1] stretched to each bounded dimension,
+    whatever is beyond cut off; unbounded dimensions as they are."""
+    low, high = space.low.astype(np.float64), space.high.astype(np.float64)
+    bounded = np.isfinite(low) & np.isfinite(high)
+    with np.errstate(invalid="ignore"):
+        middle = np.where(bounded, (low + high) / 2, 0)
+        half = np.where(bounded, (high - low) / 2, 1)
+
+    def decode(action: Any) -> np.ndarray:
+        stretched = np.minimum(np.maximum(middle + half * action, low), high)
+        return stretched.astype(space.dtype)
+
+    return decode
 
 
 def _observations(env_id: str, space: spaces.Space[Any]) -> tuple[ArraySpec, Callable[[Any], Any]]:

@@ -65,6 +65,12 @@ class Streams:
         self._next += count
         return taken
 
+    def normal(self, count: int) -> np.ndarray:
+        """The next ``count`` standard normal numbers of every stream, [B, count]."""
+        radius, angle = np.split(self.uniform(2 * count), 2, axis=1)
+        drawn: np.ndarray = np.sqrt(-2 * np.log1p(-radius)) * np.cos(2 * np.pi * angle)
+        return drawn
+
 
 def epsilon_at(steps: int, start: float, end: float, decay: float, linear_steps: int) -> float:
     """Exploration after ``steps``: linear over ``linear_steps`` where given, else geometric."""

@@ -30,3 +30,45 @@ def n_step_returns(
         alive = alive & ~ended[ahead]
     finished = xp.take_along_axis(terminated, last, axis=0)
     return returns, xp.where(finished, 0, discounts).astype(rewards.dtype), last
+
+
+def backward_sum(xp: Any, values: Any, factors: Any) -> Any:
+    """``sums[t] = values[t] + factors[t] * sums[t + 1]``, zero beyond the end, for [T, ...].
+
+    By doubling: after k rounds each sum reaches 2^k steps ahead, so that a few whole-array
+    operations do what a loop over time would.
+    """
+    length, reach = len(values), 1
+    while reach < length:
+        ahead = xp.zeros_like(values[:reach])
+        values = values + factors * xp.concatenate([values[reach:], ahead])
+        factors = factors * xp.concatenate([factors[reach:], ahead])
+        reach *= 2
+    return values
+
+
+def vtrace(
+    xp: Any,
+    v_tm1: Any,
+    v_t: Any,
+    r_t: Any,
+    discount_t: Any,
+    ended: Any,
+    rho: Any,
+    lambda_: float = 1.0,
+    clip_rho: float = 1.0,
+    clip_c: float = 1.0,
+) -> tuple[Any, Any]:
+    """Value targets and policy-gradient advantages [T, B] (Espeholt et al. 2018, arXiv 1802.01561).
+
+    ``v_t`` is the value of where a step truly led, ``discount_t`` is 0 where it terminated, ``ended``
+    whether the next row belongs to another episode, ``rho`` the ratio of the learner's to the actor's
+    probability of the action. With ``rho`` = 1 the advantages are those of GAE(lambda).
+    """
+    clipped = xp.minimum(rho, clip_rho)
+    going_on = discount_t * (1 - ended)
+    surprise = clipped * (r_t + discount_t * v_t - v_tm1)
+    correction = backward_sum(xp, surprise, going_on * lambda_ * xp.minimum(rho, clip_c))
+    ahead = xp.concatenate([correction[1:], xp.zeros_like(correction[:1])])
+    q_tm1 = r_t + discount_t * v_t + going_on * lambda_ * ahead
+    return v_tm1 + correction, clipped * (q_tm1 - v_tm1)

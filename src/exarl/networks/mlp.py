@@ -11,22 +11,8 @@ from typing import Any, Literal
 import numpy as np
 
 from exarl.config import param
+from exarl.networks.layers import ACTIVATIONS, FeedForward, flat, orthogonal, uniform
 from exarl.types import Arrays, ArraySpec
-
-
-def relu(xp: Any, x: Any) -> Any:
-    return xp.maximum(x, 0)
-
-
-def tanh(xp: Any, x: Any) -> Any:
-    return xp.tanh(x)
-
-
-def silu(xp: Any, x: Any) -> Any:
-    return x * (0.5 * (1 + xp.tanh(0.5 * x)))  # x * sigmoid(x), without overflow
-
-
-ACTIVATIONS = {"relu": relu, "tanh": tanh, "silu": silu}
 
 
 @dataclass(frozen=True)
@@ -35,39 +21,49 @@ class MLPConfig:
 
     hidden: tuple[int, ...] = param((64, 128), "units of each hidden layer", ge=1, le=65536)
     activation: Literal["relu", "tanh", "silu"] = param("relu", "activation of the hidden layers")
+    init: Literal["uniform", "orthogonal"] = param(
+        "uniform", "initial values: uniform in +-1/sqrt(fan-in), or orthogonal with gain sqrt(2)"
+    )
+    output_gain: float = param(1.0, "gain of the last layer when init is orthogonal", ge=0)
 
 
 @dataclass(frozen=True)
-class MLP:
-    """Dense layers over flattened observations; the last one is linear with ``outputs`` units."""
+class MLP(FeedForward):
+    """Dense layers over flattened observations; the last one is linear with ``outputs`` units.
+
+    ``extra`` more numbers may stand beside each observation, such as the action a critic rates.
+    """
 
     Config = MLPConfig
 
     config: MLPConfig
     observation: ArraySpec
     outputs: int
+    extra: int = 0
 
     def init(self, rng: np.random.Generator) -> Arrays:
-        """Weights and biases uniform in +-1/sqrt(fan-in)."""
-        sizes = [math.prod(self.observation.shape), *self.config.hidden, self.outputs]
+        """``{layer}/w`` [fan-in, units] and ``{layer}/b`` [units]."""
+        inputs = math.prod(self.observation.shape) + self.extra
+        sizes = [inputs, *self.config.hidden, self.outputs]
+        gains = [math.sqrt(2)] * len(self.config.hidden) + [self.config.output_gain]
         params: Arrays = {}
-        for layer, (fan_in, units) in enumerate(pairwise(sizes)):
-            bound = 1 / math.sqrt(fan_in)
-            for name, shape in (("w", (fan_in, units)), ("b", (units,))):
-                params[f"{layer}/{name}"] = rng.uniform(-bound, bound, shape).astype(np.float32)
+        for layer, ((fan_in, units), gain) in enumerate(zip(pairwise(sizes), gains, strict=True)):
+            params[f"{layer}/w"], params[f"{layer}/b"] = (
+                uniform(rng, fan_in, units)
+                if self.config.init == "uniform"
+                else orthogonal(rng, fan_in, units, gain)
+            )
         return params
 
-    def apply(self, xp: Any, params: Any, observations: Any) -> Any:
-        """[N, *observation] -> [N, outputs]."""
-        activation = ACTIVATIONS[self.config.activation]
-        x = observations if observations.ndim == 2 else observations.reshape(len(observations), -1)
-        if x.dtype != np.float32:
-            x = x.astype(np.float32)
-        *hidden, (w_out, b_out) = self._names
+    def apply(self, xp: Any, params: Any, observations: Any, extra: Any = None) -> Any:
+        activation, hidden, (w_out, b_out) = self._layers
+        x = flat(xp, observations, extra)
         for w, b in hidden:
             x = activation(xp, x @ params[w] + params[b])
         return x @ params[w_out] + params[b_out]
 
     @cached_property
-    def _names(self) -> list[tuple[str, str]]:
-        return [(f"{layer}/w", f"{layer}/b") for layer in range(len(self.config.hidden) + 1)]
+    def _layers(self) -> tuple[Any, list[tuple[str, str]], tuple[str, str]]:
+        """The activation, the names of the hidden layers' parameters, and of the last one's."""
+        *hidden, last = [(f"{n}/w", f"{n}/b") for n in range(len(self.config.hidden) + 1)]
+        return ACTIVATIONS[self.config.activation], hidden, last

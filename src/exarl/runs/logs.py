@@ -14,7 +14,7 @@ _FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 class _File(logging.FileHandler):
     """A disk that is full is reported by whoever needs it, not by every line of the log."""
 
-    def handleError(self, record: logging.LogRecord) -> None:
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
         pass
 
     def close(self) -> None:

@@ -25,12 +25,13 @@ def play(agent: ExaAgent, episode: Episode, on_step: Callable[[Any], None] | Non
     """One greedy episode; ``on_step`` sees the environment after its reset and every step."""
     episode.begin()
     spec = agent.spec
+    memory = {name: array.zeros(1) for name, array in agent.memory.items()}
     terminated = truncated = False
     while not (terminated or truncated):
         if on_step is not None:
             on_step(episode.env)
         observation = np.asarray(episode.observation, spec.observation.dtype)[None]
-        actions, _ = agent.action(observation)
+        actions, _ = agent.action(observation, None, memory) if memory else agent.action(observation)
         action = actions.tolist()[0] if spec.n_actions is not None else actions[0]
         _, _, terminated, truncated = episode.step(action)
     if on_step is not None:

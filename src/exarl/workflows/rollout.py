@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 
@@ -32,7 +33,10 @@ class Rollout:
         self._steps = block_steps
         self._begun = False
         self._spread = spread
-        self._act = self._same_action if fixed_action else agent.action
+        self._fixed = fixed_action
+        self._memory = {name: spec.zeros(len(episodes)) for name, spec in agent.memory.items()}
+        self._remembered = [n for n in agent.memory if f"memory/{n}" in agent.recorded]
+        self._returns = np.zeros(len(episodes), np.float32)  # discounted, see return_discount
 
     def collect(self, version: int, stopped: Callable[[], bool] | None = None) -> Block | None:
         """Step every environment ``block_steps`` times with the agent's present weights.
@@ -48,7 +52,7 @@ class Rollout:
         rewards = np.zeros((self._steps, width), np.float32)
         terminated = np.zeros((self._steps, width), bool)
         truncated = np.zeros((self._steps, width), bool)
-        recorded: Arrays = {}
+        recorded = {n: s.zeros(self._steps, width) for n, s in self._agent.recorded.items()}
         ends: list[list[tuple[np.ndarray, float, int]]] = [[] for _ in self._episodes]
         for i, episode in enumerate(self._episodes):
             observations[0, i] = episode.observation
@@ -57,13 +61,13 @@ class Rollout:
         for t in range(self._steps):
             if stopped is not None and stopped():
                 return None
+            for name in self._remembered:
+                recorded[f"memory/{name}"][t] = self._memory[name]
             asked = perf_counter()
-            chosen, extras = self._act(observations[t], self._streams)
+            chosen, extras = self._act(observations[t])
             inference += perf_counter() - asked
             actions[t] = chosen
             for name, array in extras.items():
-                if t == 0:
-                    recorded[name] = self._agent.recorded[name].zeros(self._steps, width)
                 recorded[name][t] = array
             # Python integers are what most environments expect, and faster than NumPy's.
             listed = chosen.tolist() if spec.n_actions is not None else chosen
@@ -74,8 +78,12 @@ class Rollout:
                     terminated[t, i], truncated[t, i] = ended, cut
                     ends[i].append((np.array(seen), episode.total_reward, episode.length))
                     seen = episode.begin()
+                    for array in self._memory.values():
+                        array[i] = 0
                 following[i] = seen
         total = perf_counter() - started
+        if self._agent.return_discount is not None:
+            self._sum_up(rewards, terminated | truncated, recorded["discounted_return"])
         check_finite([episode.env_id for episode in self._episodes], observations, rewards)
         seconds = np.zeros(len(ACTOR_PHASES))
         seconds[:2] = total - inference, inference
@@ -103,20 +111,27 @@ class Rollout:
         """The running episodes and the place in the random streams, by environment number."""
         self._begin()
         arrays: Arrays = {}
-        for episode in self._episodes:
+        for slot, episode in enumerate(self._episodes):
             named = {**episode.state(), "stream": np.array(self._streams.position)}
+            named["return"] = self._returns[slot]
+            named |= {f"memory/{name}": array[slot] for name, array in self._memory.items()}
             arrays |= {f"{episode.env_id}/{name}": array for name, array in named.items()}
         return arrays
 
     def restore(self, arrays: Arrays) -> None:
         """Continue the episodes that ``arrays`` knows; the other environments start afresh."""
         self._begun = True
-        for episode in self._episodes:
+        for slot, episode in enumerate(self._episodes):
             prefix = f"{episode.env_id}/"
             own = {n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)}
             if own:
                 self._streams.seek(int(own["stream"]))
+                restarts = episode.restarts
                 episode.restore(own)
+                if episode.restarts == restarts:
+                    self._returns[slot] = own.get("return", 0.0)
+                    for name, array in self._memory.items():
+                        array[slot] = own.get(f"memory/{name}", 0)
             else:
                 episode.begin()
 
@@ -124,8 +139,19 @@ class Rollout:
         for episode in self._episodes:
             episode.close()
 
-    def _same_action(self, observations: np.ndarray, _: Streams) -> tuple[np.ndarray, Arrays]:
-        return self._agent.spec.action.zeros(len(observations)), {}
+    def _act(self, observations: np.ndarray) -> tuple[Any, Arrays]:
+        if self._fixed:
+            return self._agent.spec.action.zeros(len(observations)), {}
+        if not self._memory:
+            return self._agent.action(observations, self._streams)
+        return self._agent.action(observations, self._streams, self._memory)
+
+    def _sum_up(self, rewards: np.ndarray, ended: np.ndarray, sums: np.ndarray) -> None:
+        """The discounted sum of each episode's rewards so far, at every step."""
+        for t in range(len(rewards)):
+            self._returns = self._agent.return_discount * self._returns + rewards[t]
+            sums[t] = self._returns
+            self._returns[ended[t]] = 0
 
     def _begin(self) -> None:
         if not self._begun:

@@ -46,11 +46,28 @@ def test_every_optimiser_descends_and_its_state_can_be_stored(name: str) -> None
     assert_same_arrays(compiled.to_arrays(back, "opt"), arrays)
 
 
-def test_scanned_runs_the_step_in_order_and_averages_metrics() -> None:
-    run = compiled.scanned(lambda state, x: (2 * state + x, {"seen": x}))
-    state, metrics = run(jnp.float32(1), jnp.arange(4.0))
+def test_updates_run_in_order_and_their_metrics_are_averaged_or_stacked() -> None:
+    plan = compiled.Plan(
+        gradient=lambda state, batch: (batch["x"], {"seen": batch["x"], "both": batch["y"]}),
+        apply=lambda state, slope: 2 * state + slope,
+    )
+    update = compiled.learner(plan, None)
+    inputs = {"x": jnp.arange(4.0), "y": jnp.arange(8.0).reshape(4, 2)}
+    state, metrics = update(jnp.float32(1), inputs, 4)
     assert float(state) == 16 + 0 * 8 + 1 * 4 + 2 * 2 + 3
     assert float(metrics["seen"]) == 1.5
+    np.testing.assert_array_equal(metrics["both"], inputs["y"])
+
+
+def test_the_data_of_a_block_are_prepared_once_with_the_state_before_its_updates() -> None:
+    plan = compiled.Plan(
+        gradient=lambda state, batch: (batch, {}),
+        apply=lambda state, slope: state + slope,
+        prepare=lambda state, inputs: inputs * state,
+        pick=lambda data, i: data[i],
+    )
+    state, _ = compiled.learner(plan, None)(jnp.float32(2), jnp.array([1.0, 10.0]), 2)
+    assert float(state) == 2 + 2 * 1 + 2 * 10
 
 
 def test_device_arrays_do_not_share_numpys_memory() -> None:

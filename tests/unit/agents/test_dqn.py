@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from helpers_dqn import PLAIN, SMALL, SPEC, Reference, blocks, learner, unpacked
+from helpers_dqn import PLAIN, SMALL, SPEC, Reference, blocks, learned, learner, named, unpacked
 from helpers_learning import (
     assert_same_arrays,
     make_agent,
@@ -68,7 +68,7 @@ def test_updates_equal_the_reference(name: str) -> None:
         assert agent.train(block)["updates"] == 4
     assert len(drawn) == 8
     reference = referred(params, agent.config, drawn)
-    target = {n: np.asarray(a) for n, a in agent._learned["target"].items()}
+    target = learned(agent, "target")
     for part, expected in ((unpacked(agent), reference.params), (target, reference.target)):
         for key, array in part.items():
             np.testing.assert_allclose(array, expected[key], rtol=2e-4, atol=2e-6, err_msg=key)
@@ -83,8 +83,8 @@ def test_metrics_by_hand() -> None:
     params = unpacked(agent)
     metrics = agent.train(blocks(1)[0])
     batch = drawn[0]
-    q = agent.q_values(np, params, batch["observation"])
-    following = agent.q_values(np, params, batch["next_observation"])
+    q = agent.q_values(np, named(params), batch["observation"])
+    following = agent.q_values(np, named(params), batch["next_observation"])
     goal = batch["reward"] + batch["discount"] * following.max(1)
     errors = goal - q[np.arange(6), batch["action"]]
     assert metrics["updates"] == 1

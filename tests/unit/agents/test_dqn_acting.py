@@ -8,7 +8,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-from helpers_dqn import PLAIN, SMALL, SPEC, blocks, learner, unpacked
+from helpers_dqn import PLAIN, SMALL, SPEC, blocks, learned, learner, named, unpacked
 from helpers_dqn import targets as reference_targets
 from helpers_learning import (
     adapter_of,
@@ -37,7 +37,7 @@ def test_weights_round_trip_and_carry_the_policy() -> None:
     actor.set_weights(weights)
     np.testing.assert_array_equal(actor.get_weights(), weights)
     seen = random_block(SPEC, 5, steps=200, width=1).observations[:, 0]
-    expected = trained.q_values(np, unpacked(trained), seen).argmax(1)
+    expected = trained.q_values(np, named(unpacked(trained)), seen).argmax(1)
     assert len(set(expected.tolist())) > 1
     np.testing.assert_array_equal(actor.action(seen)[0], expected)
     with pytest.raises(ValueError, match="expected"):
@@ -51,7 +51,7 @@ def test_the_target_network_acts_when_asked() -> None:
     assert_same_arrays(unpacked(agent), before)
     agent.train(random_block(SPEC, 1, steps=4, width=3))  # the fourth copies
     assert any(np.abs(array - before[n]).max() > 1e-4 for n, array in unpacked(agent).items())
-    online = {n: np.asarray(a) for n, a in agent._learned["params"].items()}
+    online = learned(agent, "params")
     assert any(np.abs(array - online[n]).max() > 1e-4 for n, array in unpacked(agent).items())
 
 
@@ -190,7 +190,7 @@ def test_actors_make_the_targets_the_learner_would_make(double: bool, act_with: 
     actor, block = actor_of(trained, parameters), blocks(1, first=7)[0]
     prepared = actor.prepare(block)
     online, target = (
-        {n: np.asarray(a, float) for n, a in trained._learned[part].items()}
+        {n: a.astype(float) for n, a in learned(trained, part).items()}
         for part in ("params", "target")
     )
     assert any(np.abs(online[n] - target[n]).max() > 1e-3 for n in online)
@@ -202,7 +202,7 @@ def test_actors_make_the_targets_the_learner_would_make(double: bool, act_with: 
     )
     assert {n: a.dtype for n, a in prepared.recorded.items()} == {"target": np.float32}
     shown = target if act_with == "target" else online
-    np.testing.assert_allclose(actor._params["0/w"], shown["0/w"], rtol=1e-6)
+    np.testing.assert_allclose(actor.acting["q"]["0/w"], shown["0/w"], rtol=1e-6)
 
 
 def test_the_first_update_is_the_same_whoever_makes_the_targets() -> None:

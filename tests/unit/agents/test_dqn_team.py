@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from helpers_dqn import Reference
+from helpers_dqn import Reference, learned
 from helpers_learning import discrete_spec, make_agent, random_block
 
 from exarl.types import Arrays, Block
@@ -83,7 +83,7 @@ def spied(agent: Any) -> list[Arrays]:
 
 
 def parameters_of(agent: Any) -> Arrays:
-    return {name: np.asarray(array) for name, array in agent._learned["params"].items()}
+    return learned(agent, "params")
 
 
 def assert_same_state(agents: Sequence[Any]) -> None:

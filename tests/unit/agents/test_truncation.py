@@ -27,7 +27,7 @@ def learned_value(length: int | None, limit: int | None) -> float:
         tau=0.05,
         epsilon_min=1.0,
     )
-    return float(agent.q_values(np, agent._params, np.ones((1, 1), np.float32)).max())
+    return float(agent.outputs("q", np.ones((1, 1), np.float32), None).max())
 
 
 def short(steps: int) -> float:

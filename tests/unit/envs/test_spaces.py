@@ -222,6 +222,18 @@ def test_continuous_actions(dtype: Any) -> None:
     given_action = np.float32([[0.5, -0.25]])
     decoded = adapter.decode(given_action)
     assert space.contains(decoded)
-    np.testing.assert_array_equal(decoded, given_action)
+    np.testing.assert_allclose(decoded, [[0.5, -0.125]])  # [-1, 1] is stretched to the box
     decoded += 1
     np.testing.assert_array_equal(given_action, np.float32([[0.5, -0.25]]))
+
+
+def test_actions_beyond_the_box_are_cut_off_and_unbounded_ones_left_alone() -> None:
+    space = spaces.Box(np.float32([0, -np.inf, 2]), np.float32([10, np.inf, np.inf]))
+    decode = adapted(action=space, kind="continuous").decode
+    np.testing.assert_allclose(decode(np.float32([1.5, 7, 1])), [10, 7, 2])
+    np.testing.assert_allclose(decode(np.float32([-0.5, -7, 3])), [2.5, -7, 3])
+
+
+def test_any_kind_of_action_keeps_the_kind_of_the_space() -> None:
+    assert adapted(action=spaces.Discrete(3), kind="any").spec.n_actions == 3
+    assert adapted(action=spaces.Box(-1, 1, (2,)), kind="any").spec.n_actions is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from typing import Any
 
@@ -10,7 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from exarl.networks.mlp import ACTIVATIONS, MLP, MLPConfig
+from exarl.networks.layers import ACTIVATIONS
+from exarl.networks.mlp import MLP, MLPConfig
 from exarl.types import ArraySpec
 
 
@@ -93,3 +95,48 @@ def test_same_seed_same_network_other_seed_another() -> None:
     for name, array in one.items():
         np.testing.assert_array_equal(array, same[name])
         assert not np.array_equal(array, other[name])
+
+
+def test_parameters_are_those_of_the_first_version() -> None:
+    """A seed gives the networks that stored results were made with."""
+    params = network(shape=(2, 3)).init(np.random.default_rng(7))
+    digest = hashlib.sha256(b"".join(name.encode() + a.tobytes() for name, a in params.items()))
+    assert digest.hexdigest() == "fa4ed4dee21fa50e05df364720acbc811635905487da1b88b7d23973e661a78e"
+
+
+@pytest.mark.parametrize("shape", [(5,), (2, 3)])
+def test_extra_numbers_stand_beside_the_flattened_observation(shape: tuple[int, ...]) -> None:
+    net = MLP(MLPConfig((16, 8)), ArraySpec(shape, "float32"), 3, extra=2)
+    params = net.init(np.random.default_rng(0))
+    seen, extra = observations(1, shape, "float32"), observations(2, (2,), "float64")
+    inputs = np.concatenate([seen.reshape(7, -1), extra.astype(np.float32)], 1)
+    ours = net.apply(np, params, seen, extra)
+    assert ours.dtype == np.float32
+    np.testing.assert_array_equal(ours, net.apply(np, params, inputs))
+    theirs = net.apply(jnp, jax.tree.map(jnp.array, params), jnp.array(seen), jnp.array(extra))
+    np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
+
+
+def test_it_has_no_memory() -> None:
+    net = network()
+    params = net.init(np.random.default_rng(0))
+    seen = observations(1, (5,), "float32")
+    assert net.memory == {}
+    outputs, memory = net.step(np, params, seen, {})
+    np.testing.assert_array_equal(outputs, net.apply(np, params, seen))
+    assert memory == {}
+
+
+@pytest.mark.parametrize("gain", [1.0, 0.01])
+def test_orthogonal_layers_keep_lengths_up_to_their_gain(gain: float) -> None:
+    net = MLP(MLPConfig((64, 24), init="orthogonal", output_gain=gain), ArraySpec((8,), "f4"), 3)
+    params = net.init(np.random.default_rng(0))
+    gains = {"0": math.sqrt(2), "1": math.sqrt(2), "2": gain}
+    for name, array in params.items():
+        assert array.dtype == np.float32
+        if name.endswith("b"):
+            assert not array.any()
+            continue
+        short = array if array.shape[0] <= array.shape[1] else array.T
+        expected = gains[name[0]] ** 2 * np.eye(len(short))
+        np.testing.assert_allclose(short @ short.T, expected, atol=1e-5)

@@ -16,8 +16,8 @@ def greedy(spec: EnvSpec, action: int) -> Any:
     """An agent that always prefers ``action``, but explores whenever it is let."""
     agent = make_agent(spec, epsilon=1.0)
     weights = agent._layout.unpack(np.zeros(agent._layout.size, np.float32))
-    weights["1/b"][action] = 1
-    agent.set_weights(agent._layout.pack({**weights, "epsilon": 1.0}))
+    weights["q/1/b"][action] = 1
+    agent.set_weights(agent._layout.pack({**weights, "now/epsilon": 1.0}))
     return agent
 
 

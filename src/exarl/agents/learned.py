@@ -1,0 +1,273 @@
+"""What the agents that learn by gradients share: parameters, normalisers, schedules, keeping."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from exarl.agents.base import ExaAgent, MakeNetwork, Network, Team
+from exarl.config import param
+from exarl.errors import ConfigError
+from exarl.learning.exploration import LEARNER, generator, json_state, restore_state
+from exarl.learning.normalise import Moments, normalised, sums_around, with_sums
+from exarl.networks import ParamLayout
+from exarl.types import Arrays, ArraySpec, Block, EnvSpec
+
+
+@dataclass(frozen=True)
+class LearnedConfig:
+    """Parameters that all learning agents have."""
+
+    gamma: float = param(0.99, "discount factor", ge=0, le=1)
+    reward_scale: float = param(
+        1.0, "factor on every reward; learning is best when values are about 10", gt=0
+    )
+    reward_clip: float | None = param(None, "cut scaled rewards off at +- this; null: do not", gt=0)
+    normalize_rewards: bool = param(
+        False, "divide rewards by the running standard deviation of the discounted return"
+    )
+    normalize_observations: bool = param(
+        False, "observations as deviations from their running mean, in standard deviations"
+    )
+    learning_rate: float = param(1e-3, "step size of the optimiser", gt=0)
+    learning_rate_end: float = param(0.0, "step size after learning_rate_updates", ge=0)
+    learning_rate_updates: int = param(
+        0, "if not 0: the step size falls linearly to learning_rate_end over so many updates", ge=0
+    )
+    optimizer: Literal["adam", "adamw", "rmsprop", "sgd", "nadam", "radam", "lion", "adabelief"] = (
+        param("adam", "optimiser, by its name in optax")
+    )
+    max_grad_norm: float | None = param(10.0, "clip the gradient's norm; null: do not", gt=0)
+
+
+class Learned(ExaAgent):
+    """Base of the agents whose learning half is compiled from pure functions.
+
+    A subclass names its networks, writes ``action``, ``plan`` and ``train``, and says in ``acts_with``
+    which networks acting needs. Parameters are flat: ``"policy/0/w"`` is array ``0/w`` of network
+    ``policy``. ``self.acting`` holds, by network, what this rank acts with.
+    """
+
+    learns_in_team = True
+    acts_with: tuple[str, ...] = ("policy",)
+    recurrent = False
+    """Whether it can learn with a network that has memory."""
+
+    def __init__(self, spec: EnvSpec, config: Any, network: MakeNetwork, seed: int) -> None:
+        super().__init__(spec, config, network, seed)
+        self._learned: Any = None  # the learning half's state, on a learner
+        self._steps = 0
+        self._seen = Moments.none(spec.observation.shape)
+        self._returns = Moments.none(())
+        if config.normalize_observations and spec.observation.dtype != "float32":
+            raise ConfigError("normalize_observations is for numbers, not for images")
+        self.networks = self.make_networks(network)
+        self._take_memory()
+        rng = generator(seed, LEARNER, 0)
+        self._first = {
+            f"{part}/{name}": array
+            for part, net in self.networks.items()
+            for name, array in net.init(rng).items()
+        } | self.other_params()
+        if config.normalize_rewards:
+            self.return_discount = config.gamma
+            self.recorded = {**self.recorded, "discounted_return": ArraySpec((), "float32")}
+        shown = self._everything_shown({"params": self._first, "target": self._first})
+        self._layout = ParamLayout.of(shown)
+        self.set_weights(self._layout.pack(shown))
+
+    # -- what a subclass says --------------------------------------------------------------------
+
+    @abstractmethod
+    def make_networks(self, make: MakeNetwork) -> dict[str, Network]:
+        """The networks by name."""
+
+    @abstractmethod
+    def plan(self, compiled: Any) -> Any:
+        """The ``compiled.Plan`` of an update."""
+
+    def other_params(self) -> Arrays:
+        """Parameters that belong to no network."""
+        return {}
+
+    def start(self, compiled: Any, params: Arrays) -> dict[str, Any]:
+        """What the learner's state holds beside ``params``; all of it is checkpointed."""
+        return {"opt": self.optimiser(compiled).init(params)}
+
+    def shown(self, state: Mapping[str, Any]) -> dict[str, Any]:
+        """The parameters that acting needs, of a learner's state."""
+        parts = tuple(f"{part}/" for part in self.acts_with)
+        return {n: a for n, a in state["params"].items() if n.startswith(parts)}
+
+    def schedules(self) -> dict[str, float]:
+        """Numbers that actors need and that change with ``self._steps``; reported as metrics."""
+        return {}
+
+    # -- acting ----------------------------------------------------------------------------------
+
+    def set_weights(self, weights: np.ndarray) -> None:
+        self._weights = weights
+        arrays = self._layout.unpack(weights)
+        self.acting: dict[str, Arrays] = {part: {} for part in (*self.acts_with, "", "norm", "now")}
+        for name, array in arrays.items():
+            part, _, inner = name.partition("/")
+            if part in self.acting and inner:
+                self.acting[part][inner] = array
+            else:
+                self.acting[""][name] = array
+        self._now = {name: float(value) for name, value in self.acting["now"].items()}
+
+    def normal(self, observations: np.ndarray) -> np.ndarray:
+        """Observations as the networks see them."""
+        if not self.config.normalize_observations:
+            return observations
+        norm = self.acting["norm"]
+        return normalised(np, observations, norm["mean"], norm["std"]).astype(np.float32)
+
+    def outputs(self, part: str, observations: np.ndarray, memory: Arrays | None) -> np.ndarray:
+        """The outputs of an acting network [B, ...]; ``memory`` is moved on."""
+        network, params = self.networks[part], self.acting[part]
+        if self.config.normalize_observations:
+            observations = self.normal(observations)
+        if not self._recalls:
+            made: np.ndarray = network.apply(np, params, observations)
+            return made
+        assert memory is not None
+        outputs: np.ndarray
+        outputs, after = network.step(np, params, observations, memory)
+        for name in memory_of(network):
+            memory[name][...] = after[name]
+        return outputs
+
+    # -- learning --------------------------------------------------------------------------------
+
+    def set_learner(self, team: Team | None = None) -> None:
+        from exarl.agents import compiled
+
+        self._team = team
+        self._rng = generator(self.seed, LEARNER, 1, team.index if team else 0)
+        self._steps = 0
+        shown = self._layout.unpack(self._weights)  # what was loaded, where something was
+        params = {name: shown.get(name, array) for name, array in self._first.items()}
+        state = {"params": params, **self.start(compiled, params)}
+        self._learned = compiled.to_device(state | self._norms())
+        self._update = compiled.learner(self.plan(compiled), team)
+
+    def optimiser(self, compiled: Any, learning_rate: float | None = None) -> Any:
+        """The configured optimiser."""
+        cfg = self.config
+        start = cfg.learning_rate if learning_rate is None else learning_rate
+        rate = compiled.linear(start, cfg.learning_rate_end, cfg.learning_rate_updates)
+        return compiled.optimizer(cfg.optimizer, rate, cfg.max_grad_norm)
+
+    def part(self, params: Mapping[str, Any], name: str) -> dict[str, Any]:
+        """The parameters of one network."""
+        return {n.removeprefix(f"{name}/"): a for n, a in params.items() if n.startswith(f"{name}/")}
+
+    def rewards(self, block: Block) -> np.ndarray:
+        """The block's rewards as they are learned, but for their normalisation."""
+        rewards: np.ndarray = block.rewards * np.float32(self.config.reward_scale)
+        limit = self.config.reward_clip
+        return rewards if limit is None else rewards.clip(-limit, limit)
+
+    def normal_batch(self, xp: Any, state: Any, batch: Any) -> Any:
+        """A batch with observations and rewards normalised, within the compiled update."""
+        if self.config.normalize_observations:
+            mean, std = state["norm"]["mean"], state["norm"]["std"]
+            names = [name for name in batch if name.endswith("observation")]
+            batch = {**batch, **{n: normalised(xp, batch[n], mean, std) for n in names}}
+        if self.config.normalize_rewards and "reward" in batch:
+            batch = {**batch, "reward": batch["reward"] / state["norm"]["return_std"]}
+        return batch
+
+    def follow(self, block: Block | None) -> None:
+        """Let the normalisers see a block; with several learners all together see all blocks."""
+        cfg = self.config
+        if not (cfg.normalize_observations or cfg.normalize_rewards):
+            return
+        shape = self.spec.observation.shape
+        seen = np.empty((0, *shape)) if block is None else block.observations[:-1].reshape(-1, *shape)
+        returns = np.empty(0) if block is None else block.recorded.get("discounted_return", seen[:0])
+        sums = [sums_around(self._seen, seen), sums_around(self._returns, returns.reshape(-1))]
+        if self._team is not None and self._team.size > 1:
+            joined = np.concatenate(sums).astype(np.float32)
+            joined = self._team.average(joined, 1.0).astype(np.float64) * self._team.size
+            sums = np.split(joined, [len(sums[0])])
+        self._seen = with_sums(self._seen, sums[0])
+        self._returns = with_sums(self._returns, sums[1])
+        from exarl.agents import compiled
+
+        self._learned = {**self._learned, **compiled.to_device(self._norms())}
+
+    def report(self, updates: int, metrics: Mapping[str, Any]) -> dict[str, float]:
+        """What ``train`` returns."""
+        learned = {name: float(value) for name, value in metrics.items()}
+        return {"updates": updates, **self.schedules(), **learned}
+
+    def get_weights(self) -> np.ndarray:
+        if self._learned is None:
+            return self._weights.copy()
+        return self._layout.pack(self._everything_shown(self._learned))
+
+    # -- keeping ---------------------------------------------------------------------------------
+
+    def state(self) -> tuple[Arrays, dict[str, Any]]:
+        from exarl.agents import compiled
+
+        arrays = {"weights": self.get_weights(), **compiled.to_arrays(self._learned, "learned")}
+        for name, moments in (("seen", self._seen), ("returns", self._returns)):
+            arrays[f"{name}/count"] = np.array(moments.count)
+            arrays |= {f"{name}/mean": moments.mean, f"{name}/squares": moments.squares}
+        return arrays, {"steps": self._steps, "rng": json_state(self._rng)}
+
+    def restore(self, arrays: Arrays, numbers: dict[str, Any]) -> None:
+        from exarl.agents import compiled
+
+        self._learned = compiled.from_arrays(self._learned, arrays, "learned")
+        self._seen, self._returns = (
+            Moments(*(arrays[f"{name}/{part}"] for part in ("count", "mean", "squares")))
+            for name in ("seen", "returns")
+        )
+        self.set_weights(arrays["weights"])
+        self._steps = numbers["steps"]
+        if "rng" in numbers:
+            restore_state(self._rng, numbers["rng"])
+
+    # -- inside ----------------------------------------------------------------------------------
+
+    def _everything_shown(self, state: Mapping[str, Any]) -> dict[str, Any]:
+        now = {f"now/{name}": np.float32(value) for name, value in self.schedules().items()}
+        norm = {}
+        if self.config.normalize_observations:
+            norm = {"norm/mean": self._seen.mean, "norm/std": self._seen.std}
+        return {**self.shown(state), **norm, **now}
+
+    def _norms(self) -> dict[str, Any]:
+        norm: dict[str, Any] = {}
+        if self.config.normalize_observations:
+            norm = {"mean": self._seen.mean, "std": self._seen.std}
+        if self.config.normalize_rewards:
+            norm["return_std"] = self._returns.std
+        return {"norm": {n: np.asarray(a, np.float32) for n, a in norm.items()}} if norm else {}
+
+    def _take_memory(self) -> None:
+        """The memory of the acting networks becomes the agent's, and travels in blocks."""
+        memory = memory_of(self.networks[self.acts_with[0]])
+        if memory and not self.recurrent:
+            name = type(self).__name__
+            raise ConfigError(f"{name} cannot learn with a network that has memory: use an MLP")
+        self._recalls = bool(memory)
+        self.memory = {**self.memory, **memory}
+        self.recorded = {
+            **self.recorded,
+            **{f"memory/{name}": spec for name, spec in memory.items()},
+        }
+
+
+def memory_of(network: Network) -> dict[str, ArraySpec]:
+    """What a network remembers between steps; a user's own may say nothing of it."""
+    return dict(getattr(network, "memory", {}))

@@ -1,0 +1,52 @@
+"""Random-v0: acts uniformly at random and learns nothing; the baseline that others must beat."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from exarl.agents.base import ExaAgent, MakeNetwork, NoParameters
+from exarl.learning.exploration import LEARNER, Streams, generator
+from exarl.types import Arrays, Block, EnvSpec
+
+
+class Random(ExaAgent):
+    """Uniform actions; of an unbounded space, standard normal ones."""
+
+    action_kind = "any"
+    learns_in_team = True
+
+    def __init__(
+        self, spec: EnvSpec, config: NoParameters, network: MakeNetwork, seed: int
+    ) -> None:
+        super().__init__(spec, config, network, seed)
+        self._bounded = bool(np.isfinite([*spec.action_low, *spec.action_high]).all())
+        self._greedy = generator(seed, LEARNER, 0)  # a random policy has no greedy one
+
+    def action(
+        self,
+        observations: np.ndarray,
+        rng: Streams | None = None,
+        memory: Arrays | None = None,
+    ) -> tuple[np.ndarray, Arrays]:
+        shape = (len(observations), *self.spec.action.shape)
+        size = int(np.prod(self.spec.action.shape))
+        uniform = self._greedy.random((len(shape[:1]), size)) if rng is None else rng.uniform(size)
+        if self.spec.n_actions is not None:
+            return (uniform * self.spec.n_actions).astype(np.int64).reshape(shape), {}
+        if not self._bounded and rng is not None:
+            return rng.normal(size).reshape(shape).astype(np.float32), {}
+        return (2 * uniform - 1).reshape(shape).astype(np.float32), {}
+
+    def set_weights(self, weights: np.ndarray) -> None:
+        pass
+
+    def set_learner(self, team: Any = None) -> None:
+        pass
+
+    def train(self, block: Block | None, steps: int | None = None) -> dict[str, float]:
+        return {"updates": 0}
+
+    def get_weights(self) -> np.ndarray:
+        return np.zeros(1, np.float32)

@@ -1,0 +1,52 @@
+"""Running statistics: what observations and returns look like so far."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+CLIP = 10.0
+"""A normalised observation is cut off at so many standard deviations."""
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Count, mean and sum of squared deviations of everything seen (float64)."""
+
+    count: float
+    mean: np.ndarray
+    squares: np.ndarray
+
+    @classmethod
+    def none(cls, shape: tuple[int, ...]) -> Moments:
+        return cls(0.0, np.zeros(shape), np.zeros(shape))
+
+    @property
+    def std(self) -> np.ndarray:
+        """The standard deviation; 1 as long as nothing varies."""
+        deviation = np.sqrt(self.squares / max(self.count, 1.0))
+        return np.where(deviation > 1e-6, deviation, 1.0)
+
+
+def sums_around(moments: Moments, rows: np.ndarray) -> np.ndarray:
+    """What ``rows`` [N, ...] add, as one vector that can be summed over learners: their number, and
+    sums and squares of their deviations from the mean so far."""
+    deviations = rows.reshape(len(rows), -1) - moments.mean.ravel()
+    return np.concatenate([[len(rows)], deviations.sum(0), (deviations**2).sum(0)])
+
+
+def with_sums(moments: Moments, sums: np.ndarray) -> Moments:
+    """The moments after rows that gave these ``sums_around`` them."""
+    count = moments.count + float(sums[0])
+    if not count:
+        return moments
+    first, second = np.reshape(sums[1:], (2, *moments.mean.shape))
+    squares = moments.squares + second - first**2 / count
+    return Moments(count, moments.mean + first / count, np.maximum(squares, 0.0))
+
+
+def normalised(xp: Any, observations: Any, mean: Any, std: Any) -> Any:
+    """Deviations from the mean in units of the standard deviation, cut off at ``CLIP``."""
+    return xp.clip((observations - mean) / std, -CLIP, CLIP)

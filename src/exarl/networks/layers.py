@@ -1,0 +1,74 @@
+"""What the networks are made of: activations, initial values, flat inputs, having no memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from exarl.types import ArraySpec
+
+
+def relu(xp: Any, x: Any) -> Any:
+    return xp.maximum(x, 0)
+
+
+def tanh(xp: Any, x: Any) -> Any:
+    return xp.tanh(x)
+
+
+def sigmoid(xp: Any, x: Any) -> Any:
+    return 0.5 * (1 + xp.tanh(0.5 * x))  # 1 / (1 + exp(-x)), without overflow
+
+
+def silu(xp: Any, x: Any) -> Any:
+    return x * sigmoid(xp, x)
+
+
+ACTIVATIONS = {"relu": relu, "tanh": tanh, "silu": silu}
+
+
+def flat(xp: Any, observations: Any, extra: Any = None) -> Any:
+    """[N, ...] and [N, extra] side by side as float32 [N, inputs]."""
+    x = observations if observations.ndim == 2 else observations.reshape(len(observations), -1)
+    if x.dtype != np.float32:
+        x = x.astype(np.float32)
+    return x if extra is None else xp.concatenate([x, extra.astype(np.float32)], axis=1)
+
+
+def uniform(rng: np.random.Generator, fan_in: int, units: int) -> tuple[np.ndarray, np.ndarray]:
+    """Weights [fan_in, units] and biases [units], uniform in +-1/sqrt(fan_in)."""
+    bound = 1 / math.sqrt(fan_in)
+    w = rng.uniform(-bound, bound, (fan_in, units)).astype(np.float32)
+    return w, rng.uniform(-bound, bound, (units,)).astype(np.float32)
+
+
+def orthogonal(
+    rng: np.random.Generator, fan_in: int, units: int, gain: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Weights [fan_in, units], orthogonal along the shorter side and times ``gain``; biases 0."""
+    q, r = np.linalg.qr(rng.normal(size=(max(fan_in, units), min(fan_in, units))))
+    q *= np.sign(np.diag(r))  # which makes the draw uniform over all such matrices
+    w = gain * (q if fan_in >= units else q.T)
+    return np.ascontiguousarray(w, np.float32), np.zeros(units, np.float32)
+
+
+class FeedForward:
+    """A network without memory: ``step`` is ``apply``."""
+
+    @property
+    def memory(self) -> Mapping[str, ArraySpec]:
+        """What the network keeps of each environment's past: nothing."""
+        return {}
+
+    def apply(self, xp: Any, params: Any, observations: Any, extra: Any = None) -> Any:
+        """[N, *observation] (and [N, extra]) -> [N, outputs]."""
+        raise NotImplementedError
+
+    def step(
+        self, xp: Any, params: Any, observations: Any, memory: Any, extra: Any = None
+    ) -> tuple[Any, Any]:
+        """``apply``, and the memory unchanged."""
+        return self.apply(xp, params, observations, extra), memory
