@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -24,12 +25,15 @@ from exarl.config import (
     stored_source,
 )
 from exarl.envs import describe_env, make_env
+from exarl.envs.episode import Episode
 from exarl.envs.spaces import SpaceAdapter, adapt
 from exarl.errors import ConfigError
+from exarl.learning.exploration import EVALUATION
 from exarl.runs.directory import RunDirectory, expand, new_run_directory, read_json, write_json
 from exarl.runs.manifest import make_manifest
 from exarl.types import Arrays, EnvSpec
 from exarl.workflows.base import ExaWorkflow
+from exarl.workflows.evaluation import Evaluator
 
 STOPS = ("total_steps", "n_episodes", "wall_time", "target_reward")
 WHERE = ("run_dir", "output_dir")
@@ -118,6 +122,7 @@ def build_episode(
         action_kind=agent_class.action_kind,
         nactions=configuration.values["agent"].get("nactions", 5),
         max_episode_steps=limit,
+        frames=learner.frame_stack,
     )
     return env, adapter, limit
 
@@ -135,6 +140,18 @@ def build_agent(configuration: Configuration, spec: EnvSpec) -> ExaAgent:
     return agent
 
 
+def build_evaluator(configuration: Configuration) -> Evaluator | None:
+    """Who plays the policy during training, if anybody is to."""
+    learner = configuration.learner
+    if learner.eval_interval is None:
+        return None
+    env, adapter, limit = build_episode(configuration)
+    # Not environment 0, whose episodes 'exarl evaluate' plays: the best is chosen by these.
+    episode = Episode(env, adapter, limit, learner.seed, 1, kind=EVALUATION)
+    agent = build_agent(configuration, adapter.spec)
+    return Evaluator(agent, episode, learner.eval_interval, learner.eval_episodes)
+
+
 def generate(agent: ExaAgent, weights: np.ndarray, rows: Arrays) -> Arrays:
     """A rank's share of preparing a block."""
     agent.set_weights(weights)
@@ -147,7 +164,9 @@ def check_configuration(configuration: Configuration) -> None:
     n_step = configuration.values["agent"].get("n_step", 1)
     if n_step > learner.block_steps:
         raise ConfigError(f"n_step={n_step} needs block_steps >= n_step, not {learner.block_steps}")
-    check_learners(build_workflow(configuration), configuration)
+    workflow = build_workflow(configuration)
+    check_learners(workflow, configuration)
+    check_agent(workflow, configuration)
 
 
 def check_learners(workflow: ExaWorkflow, configuration: Configuration) -> None:
@@ -161,6 +180,24 @@ def check_learners(workflow: ExaWorkflow, configuration: Configuration) -> None:
         raise ConfigError(
             f"agent '{learner.agent}' learns alone (learns_in_team): learner_procs must be 1"
         )
+
+
+def check_agent(workflow: ExaWorkflow, configuration: Configuration) -> None:
+    """ConfigError when the agent cannot learn correctly in this workflow."""
+    learner, agent = configuration.learner, configuration.values["agent"]
+    agent_class = registry.agents.load(learner.agent)
+    lags = workflow.lags and getattr(workflow.config, "max_policy_lag", None) != 0
+    if lags and agent_class.needs_vtrace and not agent.get("vtrace", True):
+        raise ConfigError(
+            f"agent '{learner.agent}' learns only from its present policy; in workflow"
+            f" '{learner.workflow}' actors lag behind: leave vtrace on or set max_policy_lag 0"
+        )
+
+
+def script_flags() -> list[str]:
+    """The command line of the script being run; nothing in an interactive session."""
+    interactive = hasattr(sys, "ps1") or "ipykernel" in sys.modules
+    return [] if interactive else sys.argv[1:]
 
 
 def create_run(

@@ -24,6 +24,7 @@ from exarl.components import (
     STOPS,
     build_agent,
     build_episode,
+    build_evaluator,
     build_workflow,
     check_configuration,
     check_same_run,
@@ -32,6 +33,7 @@ from exarl.components import (
     create_run,
     generate,
     remember_changes,
+    script_flags,
 )
 from exarl.config import Configuration, LearnerConfig
 from exarl.envs import group
@@ -331,6 +333,7 @@ class ExaLearner:
             self.signals,
             resumed,
             check_every=getattr(self.workflow.config, "check_learners", 0),
+            evaluator=None if self.role.rank else build_evaluator(self.configuration),
         )
         stack.callback(self.loop.abandon)
 
@@ -353,7 +356,12 @@ class ExaLearner:
         summary = self.loop.close()
         self._progress.close()
         if self.config.profile == "trace":
-            self._merge_traces()
+            ranks = range(self.layout.world)
+            parts = [self._run_dir.rank_file("trace", rank, "json") for rank in ranks]
+            wait_for(lambda: True if all(part.exists() for part in parts) else None)
+            merge(parts, self._run_dir.trace)
+            for part in parts:
+                part.unlink()
         config, run = self.config, self._run_dir
         title = f"{config.agent} on {config.env} ({config.workflow}, seed {config.seed})"
         draw_curve(read_rows(run.result), run.curve, title, config.target_reward)
@@ -362,14 +370,6 @@ class ExaLearner:
     def _write_trace(self) -> None:
         if self.config.profile == "trace":
             self.clock.tracer.write(self._run_dir.rank_file("trace", self.role.rank, "json"))
-
-    def _merge_traces(self) -> None:
-        ranks = range(self.layout.world)
-        parts = [self._run_dir.rank_file("trace", rank, "json") for rank in ranks]
-        wait_for(lambda: True if all(part.exists() for part in parts) else None)
-        merge(parts, self._run_dir.trace)
-        for part in parts:
-            part.unlink()
 
     def _abort(self, error: BaseException) -> None:
         """Leave the traceback in this rank's log and on the terminal, then end every rank."""
@@ -389,12 +389,6 @@ def train(
 ) -> RunResult | None:
     """Train once: ``exarl.train(agent="DQN-v0", env="CartPole-v1", total_steps=60_000)``."""
     return ExaLearner(config=config, argv=(), progress=progress, **parameters).run()
-
-
-def script_flags() -> list[str]:
-    """The command line of the script being run; nothing in an interactive session."""
-    interactive = hasattr(sys, "ps1") or "ipykernel" in sys.modules
-    return [] if interactive else sys.argv[1:]
 
 
 def open_null(stack: contextlib.ExitStack) -> Any:

@@ -46,7 +46,7 @@ class A2C(OnPolicy):
     def plan(self, compiled: Any) -> Any:
         optimiser = self.optimiser(compiled)
 
-        def gradient(state: Any, batch: Any) -> tuple[Any, Any]:
+        def gradient(state: Any, batch: Any) -> Any:
             return compiled.gradient_of(
                 lambda params: self.loss(compiled, params, batch), state["params"]
             )

@@ -83,6 +83,8 @@ class ExaAgent(ABC):
     """If given, blocks record the discounted sum of rewards so far, as ``discounted_return``."""
     metrics: tuple[str, ...] = ()
     """Names of what ``train`` reports, as columns of progress.csv."""
+    needs_vtrace: bool = False
+    """Whether it learns wrongly from blocks of older weights unless its ``vtrace`` is on."""
     learns_in_team: bool = False
     """Whether several learners can train this agent together."""
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -133,7 +133,7 @@ def learner(plan: Plan, team: Team | None) -> Update:
     """
     if team is None or team.size == 1:
         alone = jax.jit(partial(_scanned, plan), donate_argnums=0, static_argnums=2)
-        return lambda state, inputs, updates: alone(state, inputs, updates)
+        return cast(Update, alone)
     if team.every > 1:
         return _averaging_states(plan, team)
     return _averaging_slopes(plan, team)
@@ -161,7 +161,7 @@ def _summarised(metrics: Any) -> Any:
 def _averaging_slopes(plan: Plan, team: Team) -> Update:
     ravel = jax.flatten_util.ravel_pytree
 
-    @jax.jit
+    @partial(jax.jit)
     def flat_slope(state: Any, data: Any, i: Any) -> tuple[Any, Any]:
         slope, metrics = plan.gradient(state, plan.pick(data, i))
         return ravel(slope)[0], metrics

@@ -45,6 +45,7 @@ class DDPG(OffPolicy):
     action_kind = "continuous"
     metrics: tuple[str, ...] = ("critic_loss", "policy_loss", "q_mean", "td_error", "noise")
     critics: tuple[str, ...] = ("q1",)
+    squashed = True
 
     def __init__(self, spec: EnvSpec, config: Any, network: MakeNetwork, seed: int) -> None:
         check_bounded(spec, type(self).__name__)
@@ -125,7 +126,7 @@ class DDPG(OffPolicy):
         xp, delay = compiled.jnp, getattr(self.config, "policy_delay", 1)
         critic_optimiser, policy_optimiser = self._optimisers(compiled)
 
-        def gradient(state: Any, batch: Any) -> tuple[Any, Any]:
+        def gradient(state: Any, batch: Any) -> Any:
             batch = self.normal_batch(xp, state, batch)
             critics, policy = split(state["params"])
             targets = self.targets(xp, state["target"], batch)
@@ -133,7 +134,7 @@ class DDPG(OffPolicy):
                 lambda params: self.critic_loss(xp, params, batch, targets), critics
             )
 
-            def climb() -> tuple[Any, Any]:
+            def climb() -> Any:
                 return compiled.gradient_of(
                     lambda params: self.policy_loss(xp, params, critics, batch), policy
                 )

@@ -68,6 +68,8 @@ class DQN(OffPolicy):
         if config.data_generation != "learner":
             self.recorded = {"target": ArraySpec((), "float32")}
         super().__init__(spec, config, network, seed)
+        if config.dueling:
+            self.greedy = slice(1, None)  # the value is the same for all actions
         if self.memory and config.data_generation != "learner":
             raise ConfigError("data_generation must be learner with a network that has memory")
 
@@ -152,7 +154,7 @@ class DQN(OffPolicy):
         optimiser, jnp = self.optimiser(compiled), compiled.jnp
         sequences = _Sequences(self, compiled)
 
-        def gradient(state: Any, batch: Any) -> tuple[Any, Any]:
+        def gradient(state: Any, batch: Any) -> Any:
             batch = self.normal_batch(jnp, state, batch)
             params, target = state["params"], state["target"]
             if self.memory:
@@ -258,4 +260,6 @@ class _Sequences:
         return self._values(outputs).reshape(*seen.shape[:2], -1)
 
     def _values(self, outputs: Any) -> Any:
-        return losses.dueling(self._compiled.jnp, outputs) if self._agent.config.dueling else outputs
+        return (
+            losses.dueling(self._compiled.jnp, outputs) if self._agent.config.dueling else outputs
+        )

@@ -12,8 +12,9 @@ import numpy as np
 from exarl.agents.base import ExaAgent, MakeNetwork, Network, Team
 from exarl.config import param
 from exarl.errors import ConfigError
+from exarl.export.policy import Affine, ArgMax, Normalise, Policy, Squash, ToBox
 from exarl.learning.exploration import LEARNER, generator, json_state, restore_state
-from exarl.learning.normalise import Moments, normalised, sums_around, with_sums
+from exarl.learning.normalise import CLIP, Moments, normalised, sums_around, with_sums
 from exarl.networks import ParamLayout
 from exarl.types import Arrays, ArraySpec, Block, EnvSpec
 
@@ -126,7 +127,8 @@ class Learned(ExaAgent):
         if not self.config.normalize_observations:
             return observations
         norm = self.acting["norm"]
-        return normalised(np, observations, norm["mean"], norm["std"]).astype(np.float32)
+        seen: np.ndarray = normalised(np, observations, norm["mean"], norm["std"])
+        return seen.astype(np.float32)
 
     def outputs(self, part: str, observations: np.ndarray, memory: Arrays | None) -> np.ndarray:
         """The outputs of an acting network [B, ...]; ``memory`` is moved on."""
@@ -142,6 +144,30 @@ class Learned(ExaAgent):
         for name in memory_of(network):
             memory[name][...] = after[name]
         return outputs
+
+    greedy = slice(None)
+    """Which outputs of the acting network make the greedy action."""
+    squashed = False
+    """Whether they pass through tanh."""
+
+    def exported(self) -> Policy:
+        """The greedy policy for other programs; ValueError when the network cannot be exported."""
+        network = self.networks[self.acts_with[0]]
+        if not hasattr(network, "exported"):
+            raise ValueError(f"{type(network).__name__} has no exported()")
+        *body, last = network.exported(self.acting[self.acts_with[0]])
+        head = [Affine(last.weight[:, self.greedy], last.bias[self.greedy])]
+        norm, spec = self.acting["norm"], self.spec
+        seen = [Normalise(norm["mean"].ravel(), norm["std"].ravel(), CLIP)] if norm else []
+        if spec.n_actions is not None:
+            end: list[Any] = [ArgMax()]
+        else:
+            low, high = np.array(spec.action_low), np.array(spec.action_high)
+            bounded = np.isfinite(low).all() and np.isfinite(high).all()
+            end = [Squash()] * self.squashed + [ToBox(low, high)] * bool(bounded)
+        size = 1 if spec.n_actions is not None else int(np.prod(spec.action.shape))
+        inputs = int(np.prod(spec.observation.shape))
+        return Policy((*seen, *body, *head, *end), inputs, size)
 
     # -- learning --------------------------------------------------------------------------------
 
@@ -166,7 +192,9 @@ class Learned(ExaAgent):
 
     def part(self, params: Mapping[str, Any], name: str) -> dict[str, Any]:
         """The parameters of one network."""
-        return {n.removeprefix(f"{name}/"): a for n, a in params.items() if n.startswith(f"{name}/")}
+        return {
+            n.removeprefix(f"{name}/"): a for n, a in params.items() if n.startswith(f"{name}/")
+        }
 
     def rewards(self, block: Block) -> np.ndarray:
         """The block's rewards as they are learned, but for their normalisation."""
@@ -190,12 +218,16 @@ class Learned(ExaAgent):
         if not (cfg.normalize_observations or cfg.normalize_rewards):
             return
         shape = self.spec.observation.shape
-        seen = np.empty((0, *shape)) if block is None else block.observations[:-1].reshape(-1, *shape)
-        returns = np.empty(0) if block is None else block.recorded.get("discounted_return", seen[:0])
+        seen = (
+            np.empty((0, *shape)) if block is None else block.observations[:-1].reshape(-1, *shape)
+        )
+        returns = (
+            np.empty(0) if block is None else block.recorded.get("discounted_return", seen[:0])
+        )
         sums = [sums_around(self._seen, seen), sums_around(self._returns, returns.reshape(-1))]
         if self._team is not None and self._team.size > 1:
-            joined = np.concatenate(sums).astype(np.float32)
-            joined = self._team.average(joined, 1.0).astype(np.float64) * self._team.size
+            own = np.concatenate(sums).astype(np.float32)
+            joined = self._team.average(own, 1.0).astype(np.float64) * self._team.size
             sums = np.split(joined, [len(sums[0])])
         self._seen = with_sums(self._seen, sums[0])
         self._returns = with_sums(self._returns, sums[1])
@@ -229,7 +261,9 @@ class Learned(ExaAgent):
 
         self._learned = compiled.from_arrays(self._learned, arrays, "learned")
         self._seen, self._returns = (
-            Moments(*(arrays[f"{name}/{part}"] for part in ("count", "mean", "squares")))
+            Moments(
+                float(arrays[f"{name}/count"]), arrays[f"{name}/mean"], arrays[f"{name}/squares"]
+            )
             for name in ("seen", "returns")
         )
         self.set_weights(arrays["weights"])

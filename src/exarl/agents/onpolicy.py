@@ -51,6 +51,7 @@ class OnPolicy(Learned):
     def __init__(self, spec: EnvSpec, config: Any, network: MakeNetwork, seed: int) -> None:
         self.discrete = spec.n_actions is not None
         self.size = spec.n_actions or int(np.prod(spec.action.shape))
+        self.greedy = slice(self.size)
         self.recorded = {"log_prob": ArraySpec((), "float32")}
         super().__init__(spec, config, network, seed)
 

@@ -66,13 +66,13 @@ class PPO(OnPolicy):
     def plan(self, compiled: Any) -> Any:
         optimiser, limit = self.optimiser(compiled), self.config.target_kl
 
-        def learn(state: Any, batch: Any) -> tuple[Any, Any]:
+        def learn(state: Any, batch: Any) -> Any:
             slope, metrics = compiled.gradient_of(
                 lambda params: self.loss(compiled, params, batch), state["params"]
             )
             return {"params": slope, "kl": metrics["kl"]}, metrics
 
-        def gradient(state: Any, batch: Any) -> tuple[Any, Any]:
+        def gradient(state: Any, batch: Any) -> Any:
             if limit is None:
                 return learn(state, batch)
 
@@ -83,7 +83,7 @@ class PPO(OnPolicy):
             return compiled.chosen(state["halted"], rest, lambda: learn(state, batch))
 
         def apply(state: Any, slope: Any) -> Any:
-            def move() -> tuple[Any, Any]:
+            def move() -> Any:
                 return compiled.descend(optimiser, slope["params"], state["opt"], state["params"])
 
             if limit is None:
@@ -115,7 +115,9 @@ class PPO(OnPolicy):
         """Minibatch i: rows, or with memory whole environments."""
         index = data["index"][i]
         return {
-            name: array[:, index] if self.memory and not name.startswith("memory/") else array[index]
+            name: array[:, index]
+            if self.memory and not name.startswith("memory/")
+            else array[index]
             for name, array in data.items()
             if name != "index"
         }

@@ -53,6 +53,7 @@ class SAC(OffPolicy):
         self.size = spec.n_actions or int(np.prod(spec.action.shape))
         largest = 0.5 * math.log(self.size) if self.discrete else -float(self.size)
         self.target_entropy = largest if config.target_entropy is None else config.target_entropy
+        self.greedy, self.squashed = slice(self.size), not self.discrete
         super().__init__(spec, config, network, seed)
 
     def make_networks(self, make: MakeNetwork) -> dict[str, Network]:
@@ -168,7 +169,7 @@ class SAC(OffPolicy):
     def plan(self, compiled: Any) -> Any:
         xp, optimiser = compiled.jnp, self.optimiser(compiled)
 
-        def gradient(state: Any, batch: Any) -> tuple[Any, Any]:
+        def gradient(state: Any, batch: Any) -> Any:
             batch = self.normal_batch(xp, state, batch)
             targets = self.targets(xp, state, batch)
             fixed = state["params"]
@@ -199,6 +200,4 @@ class SAC(OffPolicy):
         if self.discrete:
             return {}
         shape = (updates, batch, self.size)
-        return {
-            name: rng.standard_normal(shape, np.float32) for name in ("noise", "next_noise")
-        }
+        return {name: rng.standard_normal(shape, np.float32) for name in ("noise", "next_noise")}

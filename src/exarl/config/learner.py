@@ -31,6 +31,12 @@ class LearnerConfig:
     )
     reward_window: int = param(100, "episodes the reported mean return looks back", ge=1, le=10**7)
 
+    eval_interval: int | None = param(
+        None, "play the greedy policy every so many steps, beside the training; null: never", ge=1
+    )
+    eval_episodes: int = param(10, "episodes of each evaluation", ge=1)
+
+    frame_stack: int = param(1, "observations of the last so many steps seen together", ge=1, le=64)
     seed: int = param(0, "every random stream of the run follows from it", ge=0, le=2**63 - 1)
     envs_per_actor: int = param(1, "environments stepped by each actor", ge=1, le=4096)
     block_steps: int = param(32, "steps of each environment in one block", ge=1, le=1_000_000)

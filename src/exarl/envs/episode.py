@@ -43,7 +43,7 @@ class Episode:
         self.observation: Any = None
         self.restarts = 0
         self._adapter = adapter
-        self._shape = adapter.spec.observation.shape
+        self._shape = adapter.spec.observation.shape[adapter.frames > 1 :]
         self._limit = limit
         self._seed = seed
         self._kind = kind
@@ -86,7 +86,7 @@ class Episode:
         kept = {n.removeprefix("env/"): a for n, a in state.items() if n.startswith("env/")}
         if self._snapshots and kept:
             self.env.unwrapped.set_state(kept)  # type: ignore[attr-defined]
-            self.observation = state["observation"]
+            self.observation = state["observation"]  # with the frames before, where stacked
             self.length = int(state["length"])
         else:
             for action in state.get("actions", ()):
@@ -119,14 +119,20 @@ class Episode:
         return self.observation
 
     def _see(self, raw: Any, call: str) -> None:
-        self.observation = self._adapter.encode(raw)
-        expected = self._shape
-        found = getattr(self.observation, "shape", None)
-        if found != expected and np.shape(self.observation) != expected:
+        seen, expected = self._adapter.encode(raw), self._shape
+        found = getattr(seen, "shape", None)
+        if found != expected and np.shape(seen) != expected:
             raise EnvironmentFailure(
                 f"environment {self.env_id}: {call} returned an observation of shape"
-                f" {np.shape(self.observation)}, its space says {expected}"
+                f" {np.shape(seen)}, its space says {expected}"
             )
+        frames = self._adapter.frames
+        if frames == 1:
+            self.observation = seen
+        elif call == "reset":
+            self.observation = np.stack([seen] * frames)
+        else:
+            self.observation = np.concatenate([self.observation[1:], np.asarray(seen)[None]])
 
 
 def check_finite(env_ids: Sequence[int], *arrays: np.ndarray) -> None:

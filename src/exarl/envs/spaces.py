@@ -24,6 +24,7 @@ class SpaceAdapter:
     spec: EnvSpec
     encode: Callable[[Any], Any]
     decode: Callable[[Any], Any]
+    frames: int = 1  # of the last steps, stacked in the observations of ``spec``
 
 
 def adapt(
@@ -34,6 +35,7 @@ def adapt(
     action_kind: str,
     nactions: int,
     max_episode_steps: int | None,
+    frames: int = 1,
 ) -> SpaceAdapter:
     """The adapter of one environment for an agent that needs ``action_kind`` actions.
 
@@ -41,6 +43,8 @@ def adapt(
     space is flattened as Gymnasium does it, discrete parts as one-hot vectors.
     """
     observation, encode = _observations(env_id, observation_space)
+    if frames > 1:
+        observation = ArraySpec((frames, *observation.shape), observation.dtype)
     if action_kind == "any":
         action_kind = "continuous" if isinstance(action_space, spaces.Box) else "discrete"
     if action_kind == "discrete":
@@ -48,7 +52,7 @@ def adapt(
         spec = EnvSpec(
             env_id, observation, ArraySpec((), "int64"), count, max_episode_steps=max_episode_steps
         )
-        return SpaceAdapter(spec, encode, decode)
+        return SpaceAdapter(spec, encode, decode, frames)
     if not isinstance(action_space, spaces.Box):
         raise ConfigError(f"the agent needs continuous actions; {env_id} has {action_space}")
     spec = EnvSpec(
@@ -60,7 +64,7 @@ def adapt(
         tuple(np.ravel(action_space.high).tolist()),
         max_episode_steps,
     )
-    return SpaceAdapter(spec, encode, _to_box(action_space))
+    return SpaceAdapter(spec, encode, _to_box(action_space), frames)
 
 
 def _to_box(space: spaces.Box) -> Callable[[Any], np.ndarray]:
@@ -73,7 +77,7 @@ def _to_box(space: spaces.Box) -> Callable[[Any], np.ndarray]:
         half = np.where(bounded, (high - low) / 2, 1)
 
     def decode(action: Any) -> np.ndarray:
-        stretched = np.minimum(np.maximum(middle + half * action, low), high)
+        stretched: np.ndarray = np.minimum(np.maximum(middle + half * action, low), high)
         return stretched.astype(space.dtype)
 
     return decode

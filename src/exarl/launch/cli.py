@@ -16,6 +16,7 @@ usage: exarl COMMAND [--key value ...]
   train       train an agent                      exarl train --env CartPole-v1 --total_steps 60000
   resume      continue a run from its directory   exarl resume RUN [--total_steps 120000]
   evaluate    play a run's policy greedily        exarl evaluate RUN [--episodes 20] [--video F.gif]
+  export      a run's policy for other programs   exarl export RUN --format npz|onnx|c
   list        agents, envs, workflows, models     exarl list agents
   describe    the parameters of a component       exarl describe DQN-v0
   check-env   is this environment fit to train?   exarl check-env CartPole-v1
@@ -96,6 +97,12 @@ def _evaluate(words: list[str]) -> int:
     return evaluate.evaluate(words)
 
 
+def _export(words: list[str]) -> int:
+    from exarl.launch import export
+
+    return export.export(words)
+
+
 def _list(words: list[str]) -> int:
     from exarl.launch import describe
 
@@ -118,6 +125,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "train": _train,
     "resume": _resume,
     "evaluate": _evaluate,
+    "export": _export,
     "list": _list,
     "describe": _describe,
     "check-env": _check_env,

@@ -20,13 +20,14 @@ from exarl.runs.directory import RunDirectory, open_run
 from exarl.workflows.evaluation import Played, play
 
 HELP = """\
-usage: exarl evaluate RUN [--episodes N] [--seed S] [--checkpoint STEP] [--video FILE]
+usage: exarl evaluate RUN [--episodes N] [--seed S] [--checkpoint STEP | --best] [--video FILE]
 
 Plays the policy of a run without exploration and prints every episode, their mean and their spread.
 
   --episodes N        how many (default 10)
   --seed S            seeds the episodes (default: the run's own seed; never those of training)
   --checkpoint STEP   the checkpoint to play, by its step (default: the newest that is whole)
+  --best              the policy that did best in the evaluations during training (eval_interval)
   --video FILE        film the first episode to a .gif, or to an .mp4 with the extra 'exarl[video]'
 """
 FRAMES_PER_SECOND = 30
@@ -41,6 +42,7 @@ def evaluate(words: list[str]) -> int:
     count = line.take_count(words, "episodes", 10)
     assert count is not None
     step = line.take_count(words, "checkpoint")
+    best = line.take_flag(words, "best")
     video = line.take(words, "video")
     seed = line.take(words, "seed")
     line.nothing_left(words)
@@ -51,7 +53,7 @@ def evaluate(words: list[str]) -> int:
     env, adapter, limit = build_episode(configuration, **options)
     episode = Episode(env, adapter, limit, configuration.learner.seed, 0, kind=EVALUATION)
     agent = build_agent(configuration, adapter.spec)
-    steps, weights = stored_weights(run, step)
+    steps, weights = stored_weights(run, step, best)
     try:
         agent.set_weights(weights)
     except ValueError as error:
@@ -72,10 +74,16 @@ def evaluate(words: list[str]) -> int:
     return 0
 
 
-def stored_weights(run: RunDirectory, step: int | None) -> tuple[int, np.ndarray]:
+def stored_weights(
+    run: RunDirectory, step: int | None, best: bool = False
+) -> tuple[int, np.ndarray]:
     """The weights of a checkpoint and the step they are from."""
+    if best and step is not None:
+        raise ConfigError("--best and --checkpoint exclude each other")
+    if best and not run.best.is_dir():
+        raise ConfigError(f"{run.path} keeps no best policy: it was trained without eval_interval")
     if step is None:
-        found = load_newest(run.checkpoints)
+        found = load_newest(run.best if best else run.checkpoints)
         if found is None:
             raise CheckpointError(f"no usable checkpoint in {run.path}")
     else:

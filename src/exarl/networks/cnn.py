@@ -11,6 +11,7 @@ import numpy as np
 
 from exarl.config import param
 from exarl.errors import ConfigError
+from exarl.export.policy import Activation, Convolution, Layer, Scale
 from exarl.networks.layers import ACTIVATIONS, FeedForward, uniform
 from exarl.networks.mlp import MLP, MLPConfig
 from exarl.types import Arrays, ArraySpec
@@ -88,6 +89,21 @@ class CNN(FeedForward):
         for n, stride in enumerate(self.config.strides):
             x = activation(xp, convolve(xp, x, params[f"conv{n}/w"], stride) + params[f"conv{n}/b"])
         return self._head.apply(xp, params, x, extra)
+
+    def exported(self, params: Any) -> tuple[Layer, ...]:
+        """What ``apply`` does, as layers for other programs; ValueError unless channels come last."""
+        if self._axes != tuple(range(len(self._axes))):
+            raise ValueError("only images with the channels last can be exported")
+        active = Activation(self.config.activation)
+        height, width, _ = self._image
+        layers: list[Layer] = [Scale(1 / 255)] if self.observation.dtype == "uint8" else []
+        for n, (kernel, stride) in enumerate(
+            zip(self.config.kernels, self.config.strides, strict=True)
+        ):
+            w, b = params[f"conv{n}/w"], params[f"conv{n}/b"]
+            layers += [Convolution(w, b, stride, height, width), active]
+            height, width = ((side - kernel) // stride + 1 for side in (height, width))
+        return (*layers, *self._head.exported(params))
 
     @cached_property
     def _axes(self) -> tuple[int, ...]:

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from exarl.config import param
+from exarl.export.policy import Activation, Affine, Layer, Lstm
 from exarl.networks.layers import ACTIVATIONS, flat, sigmoid, uniform
 from exarl.types import Arrays, ArraySpec
 
@@ -77,6 +78,13 @@ class LSTM:
 
     def apply(self, xp: Any, params: Any, observations: Any, extra: Any = None) -> Any:
         raise TypeError("LSTM has a memory: an agent must use step(), not apply()")
+
+    def exported(self, params: Any) -> tuple[Layer, ...]:
+        """What ``step`` does, as layers for other programs."""
+        active = Activation(self.config.activation)
+        dense = [layer for w, b in self._dense for layer in (Affine(params[w], params[b]), active)]
+        cell = Lstm(params["cell/w"], params["cell/b"], self.config.units)
+        return (*dense, cell, Affine(params["out/w"], params["out/b"]))
 
     @cached_property
     def _dense(self) -> list[tuple[str, str]]:

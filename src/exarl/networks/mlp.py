@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from exarl.config import param
+from exarl.export.policy import Activation, Affine, Layer
 from exarl.networks.layers import ACTIVATIONS, FeedForward, flat, orthogonal, uniform
 from exarl.types import Arrays, ArraySpec
 
@@ -61,6 +62,13 @@ class MLP(FeedForward):
         for w, b in hidden:
             x = activation(xp, x @ params[w] + params[b])
         return x @ params[w_out] + params[b_out]
+
+    def exported(self, params: Any) -> tuple[Layer, ...]:
+        """What ``apply`` does, as layers for other programs."""
+        _, hidden, (w_out, b_out) = self._layers
+        active = Activation(self.config.activation)
+        layers = [layer for w, b in hidden for layer in (Affine(params[w], params[b]), active)]
+        return (*layers, Affine(params[w_out], params[b_out]))
 
     @cached_property
     def _layers(self) -> tuple[Any, list[tuple[str, str]], tuple[str, str]]:

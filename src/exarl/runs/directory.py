@@ -21,6 +21,8 @@ _FILES = {
     "result": "result.jsonl",
     "summary": "summary.json",
     "checkpoints": "checkpoints",
+    "best": "best",
+    "evaluations": "evaluations.csv",
     "events": "events",
     "logs": "logs",
     "curve": "learning_curve.png",

@@ -64,6 +64,7 @@ class MetricsLog:
             self._writer.writerow(self._columns)
         self._jsonl = _open_keeping(run.result, kept)
         self._events = EventWriter(run.events)
+        self._evaluations = run.evaluations
         self._flushed = self._drawn = time.monotonic()
         self._pending: Mapping[str, Any] | None = None
 
@@ -79,6 +80,24 @@ class MetricsLog:
         if now - self._flushed > _FLUSH_EVERY_S:
             self._flushed = now
             self.flush()
+
+    def evaluated(self, steps: int, rewards: Sequence[float], lengths: Sequence[int]) -> None:
+        """A row of evaluations.csv, which has one for each evaluation during training."""
+        row = {
+            "timesteps_total": steps,
+            "episodes": len(rewards),
+            "reward_mean": mean(rewards),
+            "reward_min": min(rewards),
+            "reward_max": max(rewards),
+            "length_mean": mean(lengths),
+        }
+        fresh = not self._evaluations.exists()
+        with self._evaluations.open("a", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            if fresh:
+                writer.writerow(row)
+            writer.writerow(row.values())
+        self._events.scalars(steps, {"evaluation/reward_mean": float(row["reward_mean"])})
 
     def flush(self) -> None:
         """Hand everything to the operating system; a checkpoint must not know more than the files."""

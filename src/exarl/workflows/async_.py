@@ -41,6 +41,7 @@ class Async(ExaWorkflow):
 
     Config = AsyncConfig
     many_learners = True
+    lags = True
 
     def run(self, learner: Experiment) -> None:
         if learner.layout.alone:

@@ -107,6 +107,8 @@ class ExaWorkflow(ABC):
     Config: type = NoParameters
     many_learners: bool = False
     """Whether ``learner_procs`` may be more than one."""
+    lags: bool = False
+    """Whether blocks may have been acted with older weights than those they train."""
 
     def __init__(self, config: Any = None) -> None:
         self.config = config

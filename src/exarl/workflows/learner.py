@@ -24,6 +24,7 @@ from exarl.runs.metrics import MetricsLog, mean, row_due
 from exarl.runs.progress import Progress
 from exarl.runs.signals import StopSignals, name_of
 from exarl.types import ACTOR_PHASES, Arrays, Block
+from exarl.workflows.evaluation import Evaluation, Evaluator
 from exarl.workflows.rounds import Report
 
 log = logging.getLogger(__name__)
@@ -42,6 +43,7 @@ class Counters:
     restarts: int = 0
     seconds: float = 0.0  # before this process took over
     best_reward: float | None = None
+    best_evaluation: float | None = None
 
 
 class Window:
@@ -101,6 +103,7 @@ class LearningLoop:
         resumed: Checkpoint | None = None,
         *,
         check_every: int = 0,
+        evaluator: Evaluator | None = None,
     ) -> None:
         self.agent = agent
         self.counters = Counters()
@@ -117,6 +120,7 @@ class LearningLoop:
         rows = self._restore(resumed) if resumed else 0
         self._metrics = MetricsLog(run, agent.metrics, kept=rows) if run else None
         self._check_every = check_every
+        self._evaluator = evaluator
         self._started = self._last_row = self._last_checkpoint = time.monotonic()
         self._first_steps, self._first_updates = self.counters.steps, self.counters.updates
         self._at_row = (self.counters.steps, self.counters.updates)
@@ -170,6 +174,9 @@ class LearningLoop:
         self.reason = self._stop_reason()
         if row_due(counters.iteration):
             self._write_row()
+        if self._evaluator is not None:
+            self._evaluator.offer(counters.steps, self.agent.get_weights)
+            self._keep(self._evaluator.result())
 
     def checkpoint_due(self) -> bool:
         """Whether it is time for a checkpoint; never twice at the same place."""
@@ -229,6 +236,8 @@ class LearningLoop:
     def close(self) -> dict[str, Any]:
         """Close the files and write the summary, which is returned."""
         assert self._metrics is not None and self._run is not None
+        if self._evaluator is not None:
+            self._keep(self._evaluator.result(wait=not self.interrupted))
         summary = self._summary()
         with writing(self._run.path):
             self._metrics.close()
@@ -236,9 +245,32 @@ class LearningLoop:
         return summary
 
     def abandon(self) -> None:
-        """Let go of the files, at the end of a run of any kind."""
+        """Let go of the files and the evaluation, at the end of a run of any kind."""
+        if self._evaluator is not None:
+            self._evaluator.close()
         if self._metrics is not None:
             self._metrics.abandon()
+
+    def _keep(self, evaluation: Evaluation | None) -> None:
+        """Write an evaluation down, and the weights when none was better."""
+        if evaluation is None or not evaluation.rewards:
+            return
+        assert self._run is not None and self._metrics is not None
+        counters, reward = self.counters, evaluation.reward_mean
+        better = counters.best_evaluation is None or reward >= counters.best_evaluation
+        if better:
+            counters.best_evaluation = reward
+        with writing(self._run.path), self._clock.phase("report"):
+            self._metrics.evaluated(evaluation.steps, evaluation.rewards, evaluation.lengths)
+            if better:
+                arrays = {"agent": {"weights": evaluation.weights}}
+                numbers = {"counters": {"steps": evaluation.steps}, "reward_mean": reward}
+                save_checkpoint(
+                    self._run.best, evaluation.steps, Checkpoint(arrays, numbers), keep=1
+                )
+        self._progress.note(
+            f"evaluation at step {evaluation.steps:,}: reward {reward:.2f}" + " (best)" * better
+        )
 
     # -- inside -----------------------------------------------------------------------------------
 
@@ -311,6 +343,7 @@ class LearningLoop:
             "steps_per_s": round((counters.steps - self._first_steps) / ran, 1),
             "updates_per_s": round((counters.updates - self._first_updates) / ran, 1),
             "best_reward_mean": counters.best_reward,
+            "best_evaluation": counters.best_evaluation,
             "last_reward_mean": mean(self.window.returns) if self.window.returns else None,
             "env_restarts": counters.restarts,
             "blocks": {"trained": counters.blocks, **self._blocks},

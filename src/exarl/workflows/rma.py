@@ -38,6 +38,7 @@ class Rma(ExaWorkflow):
 
     Config = RmaConfig
     many_learners = True
+    lags = True
 
     def run(self, learner: Experiment) -> None:
         if learner.layout.alone:

@@ -82,8 +82,8 @@ class Rollout:
                         array[i] = 0
                 following[i] = seen
         total = perf_counter() - started
-        if self._agent.return_discount is not None:
-            self._sum_up(rewards, terminated | truncated, recorded["discounted_return"])
+        if (discount := self._agent.return_discount) is not None:
+            self._sum_up(discount, rewards, terminated | truncated, recorded["discounted_return"])
         check_finite([episode.env_id for episode in self._episodes], observations, rewards)
         seconds = np.zeros(len(ACTOR_PHASES))
         seconds[:2] = total - inference, inference
@@ -146,10 +146,12 @@ class Rollout:
             return self._agent.action(observations, self._streams)
         return self._agent.action(observations, self._streams, self._memory)
 
-    def _sum_up(self, rewards: np.ndarray, ended: np.ndarray, sums: np.ndarray) -> None:
+    def _sum_up(
+        self, discount: float, rewards: np.ndarray, ended: np.ndarray, sums: np.ndarray
+    ) -> None:
         """The discounted sum of each episode's rewards so far, at every step."""
         for t in range(len(rewards)):
-            self._returns = self._agent.return_discount * self._returns + rewards[t]
+            self._returns = np.float32(discount) * self._returns + rewards[t]
             sums[t] = self._returns
             self._returns[ended[t]] = 0
 

@@ -22,6 +22,7 @@ OPTIONS = {
     "train": ["config", "procs", "max_restarts", "serial", *schema_of(LearnerConfig)],
     "resume": ["procs", "serial", "total_steps"],
     "evaluate": ["episodes", "seed", "checkpoint", "video"],
+    "export": ["format", "output", "best", "force"],
     "list": [],
     "describe": [],
     "check-env": [],

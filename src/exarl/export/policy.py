@@ -1,0 +1,220 @@
+"""A policy as a chain of layers, free of agents and networks, and what it computes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Affine:
+    """x @ weight + bias."""
+
+    weight: np.ndarray  # [in, out]
+    bias: np.ndarray  # [out]
+
+
+Function = Literal["relu", "tanh", "silu"]
+
+
+@dataclass(frozen=True)
+class Activation:
+    """A function of each value."""
+
+    name: Function
+
+
+@dataclass(frozen=True)
+class Normalise:
+    """(x - mean) / std, cut to +-clip."""
+
+    mean: np.ndarray  # [in]
+    std: np.ndarray  # [in], positive
+    clip: float
+
+
+@dataclass(frozen=True)
+class Scale:
+    """x * factor."""
+
+    factor: float
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """Over a picture [height, width, channels in], 'valid' padding; flat in and out."""
+
+    weight: np.ndarray  # [kernel height, kernel width, channels in, channels out]
+    bias: np.ndarray  # [channels out]
+    stride: int
+    height: int
+    width: int
+
+    @property
+    def output(self) -> tuple[int, int]:
+        """Height and width of what comes out."""
+        rows, columns = self.weight.shape[:2]
+        return (self.height - rows) // self.stride + 1, (self.width - columns) // self.stride + 1
+
+
+@dataclass(frozen=True)
+class Lstm:
+    """A recurrent cell: gates i, f, g, o = [x, h] @ weight + bias; h is what comes out."""
+
+    weight: np.ndarray  # [in + units, 4 * units]
+    bias: np.ndarray  # [4 * units]
+    units: int
+
+
+@dataclass(frozen=True)
+class ArgMax:
+    """The index of the largest value, the first of equals."""
+
+
+@dataclass(frozen=True)
+class Squash:
+    """tanh."""
+
+
+@dataclass(frozen=True)
+class ToBox:
+    """[-1, 1] to [low, high], and never outside it."""
+
+    low: np.ndarray  # [in], finite
+    high: np.ndarray  # [in], finite
+
+
+Layer = Affine | Activation | Normalise | Scale | Convolution | Lstm | ArgMax | Squash | ToBox
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What to do to a flat observation of ``inputs`` values, to get an action of ``outputs``.
+
+    ValueError when a layer does not fit what the one before it gives, or holds what is not finite.
+    """
+
+    layers: tuple[Layer, ...]
+    inputs: int
+    outputs: int
+
+    def __post_init__(self) -> None:
+        if not self.layers:
+            raise ValueError("a policy has at least one layer")
+        if self.sizes()[-1] != self.outputs:
+            raise ValueError(f"the layers give {self.sizes()[-1]} outputs, not {self.outputs}")
+
+    def sizes(self) -> list[int]:
+        """How many values there are before the first layer and after each."""
+        sizes = [self.inputs]
+        for number, layer in enumerate(self.layers):
+            try:
+                sizes.append(_size_after(layer, sizes[-1]))
+            except ValueError as error:
+                raise ValueError(f"layer {number} ({type(layer).__name__}): {error}") from error
+        return sizes
+
+    @property
+    def recurrent(self) -> bool:
+        """Whether an action depends on the observations before."""
+        return any(isinstance(layer, Lstm) for layer in self.layers)
+
+
+def evaluate(policy: Policy, observations: np.ndarray) -> np.ndarray:
+    """Actions [N, outputs] for observations [N, inputs], in float32.
+
+    To a recurrent policy the rows are one episode, step by step from its beginning.
+    """
+    x = np.asarray(observations, np.float32)
+    if x.ndim != 2 or x.shape[1] != policy.inputs:
+        raise ValueError(f"observations are [N, {policy.inputs}], not {x.shape}")
+    for layer in policy.layers:
+        x = _apply(layer, x).astype(np.float32, copy=False)
+    return x
+
+
+def _apply(layer: Layer, x: np.ndarray) -> Any:
+    match layer:
+        case Affine():
+            return x @ layer.weight + layer.bias
+        case Activation("relu"):
+            return np.maximum(x, 0)
+        case Activation("silu"):
+            return x * _sigmoid(x)
+        case Activation() | Squash():
+            return np.tanh(x)
+        case Normalise():
+            return np.clip((x - layer.mean) / layer.std, -layer.clip, layer.clip)
+        case Scale():
+            return x * layer.factor
+        case Convolution():
+            return _convolve(layer, x)
+        case Lstm():
+            return _unroll(layer, x)
+        case ArgMax():
+            return x.argmax(1, keepdims=True)
+        case ToBox():
+            moved = layer.low + (x + 1) * (0.5 * (layer.high - layer.low))
+            return np.clip(moved, layer.low, layer.high)
+
+
+def _sigmoid(x: np.ndarray) -> Any:
+    return 0.5 * (1 + np.tanh(0.5 * x))  # without overflow
+
+
+def _convolve(layer: Convolution, x: np.ndarray) -> Any:
+    pictures = x.reshape(len(x), layer.height, layer.width, -1)
+    windows = np.lib.stride_tricks.sliding_window_view(pictures, layer.weight.shape[:2], (1, 2))
+    windows = windows[:, :: layer.stride, :: layer.stride]  # [N, rows, columns, in, kh, kw]
+    found = np.tensordot(windows, layer.weight, ([4, 5, 3], [0, 1, 2])) + layer.bias
+    return found.reshape(len(x), -1)
+
+
+def _unroll(layer: Lstm, x: np.ndarray) -> np.ndarray:
+    h = c = np.zeros(layer.units, np.float32)
+    out = np.empty((len(x), layer.units), np.float32)
+    for step, row in enumerate(x):
+        i, f, g, o = np.split(np.concatenate([row, h]) @ layer.weight + layer.bias, 4)
+        c = _sigmoid(f) * c + _sigmoid(i) * np.tanh(g)
+        out[step] = h = (_sigmoid(o) * np.tanh(c)).astype(np.float32)
+    return out
+
+
+def _size_after(layer: Layer, size: int) -> int:
+    """How many values ``layer`` makes of ``size``; ValueError when it cannot take them."""
+    taken, given = size, size
+    shapes: dict[str, tuple[int, ...]] = {}
+    match layer:
+        case Activation(name=function) if function not in get_args(Function):
+            raise ValueError(f"no function '{function}'")
+        case Affine(weight=weight):
+            taken, given = weight.shape
+            shapes = {"bias": (given,)}
+        case Convolution(weight=weight):
+            rows, columns = layer.output
+            taken = layer.height * layer.width * weight.shape[2]
+            given = rows * columns * weight.shape[3]
+            shapes = {"bias": weight.shape[3:]}
+        case Lstm(weight=weight, units=units):
+            taken, given = len(weight) - units, units
+            shapes = {"weight": (taken + units, 4 * units), "bias": (4 * units,)}
+        case Normalise():
+            shapes = {"mean": (size,), "std": (size,)}
+            if not (layer.std > 0).all():
+                raise ValueError("std is not positive")
+        case ToBox():
+            shapes = {"low": (size,), "high": (size,)}
+        case ArgMax():
+            given = 1
+    if taken != size or given < 1:
+        raise ValueError(f"takes {taken} values and gives {given}, but there are {size}")
+    for name, shape in shapes.items():
+        if getattr(layer, name).shape != shape:
+            raise ValueError(f"{name} has shape {getattr(layer, name).shape}, not {shape}")
+    for field in fields(layer):
+        value = getattr(layer, field.name)
+        if not isinstance(value, str) and not np.isfinite(value).all():
+            raise ValueError(f"{field.name} is not finite")
+    return given

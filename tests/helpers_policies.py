@@ -1,0 +1,92 @@
+"""Policies of every kind, with random weights, for tests of what is exported."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+
+from exarl.export.policy import (
+    Activation,
+    Affine,
+    ArgMax,
+    Convolution,
+    Function,
+    Layer,
+    Lstm,
+    Normalise,
+    Policy,
+    Scale,
+    Squash,
+    ToBox,
+)
+
+
+def array(rng: np.random.Generator, *shape: int) -> np.ndarray:
+    """Weights that keep values near one."""
+    fan_in = int(np.prod(shape[:-1])) if len(shape) > 1 else 1
+    return (rng.normal(size=shape) / np.sqrt(fan_in)).astype(np.float32)
+
+
+def dense(rng: np.random.Generator, *sizes: int, function: Function = "relu") -> list[Layer]:
+    """Affine layers with a function between them."""
+    layers: list[Layer] = []
+    for n_in, n_out in pairwise(sizes):
+        layers += [Affine(array(rng, n_in, n_out), array(rng, n_out)), Activation(function)]
+    return layers[:-1]
+
+
+def normalise(rng: np.random.Generator, size: int) -> Normalise:
+    return Normalise(rng.normal(size=size), rng.uniform(0.5, 2, size), 1.5)  # some are cut
+
+
+def box(size: int) -> ToBox:
+    low = -np.arange(1.0, size + 1)
+    return ToBox(low, low + 3.7)
+
+
+def discrete() -> Policy:
+    rng = np.random.default_rng(1)
+    return Policy((normalise(rng, 6), *dense(rng, 6, 64, 32, 4), ArgMax()), 6, 1)
+
+
+def continuous() -> Policy:
+    rng = np.random.default_rng(2)
+    layers = dense(rng, 5, 48, 48, 3, function="silu")
+    return Policy((normalise(rng, 5), *layers, Squash(), box(3)), 5, 3)
+
+
+def unsquashed() -> Policy:
+    """Leaves [-1, 1], so that the box has something to cut."""
+    rng = np.random.default_rng(3)
+    return Policy((*dense(rng, 5, 32, 2, function="tanh"), Scale(2.0), box(2)), 5, 2)
+
+
+def pictures() -> Policy:
+    """Strides and kernels that do not divide the picture, which is no square."""
+    rng = np.random.default_rng(4)
+    first = Convolution(array(rng, 4, 3, 2, 8), array(rng, 8), 2, 15, 12)  # -> 6 x 5
+    second = Convolution(array(rng, 3, 2, 8, 5), array(rng, 5), 1, 6, 5)  # -> 4 x 4
+    layers = (Scale(1 / 255), first, Activation("relu"), second, Activation("relu"))
+    return Policy((*layers, *dense(rng, 80, 16, 4)), 15 * 12 * 2, 4)
+
+
+def recurrent() -> Policy:
+    """Two cells, one on top of the other."""
+    rng = np.random.default_rng(5)
+    cells = [Lstm(array(rng, n + 12, 48), array(rng, 48), 12) for n in (16, 12)]
+    layers = (*dense(rng, 3, 16), *cells, *dense(rng, 12, 2), Squash(), box(2))
+    return Policy((normalise(rng, 3), *layers), 3, 2)
+
+
+POLICIES = {
+    policy.__name__: policy for policy in (discrete, continuous, unsquashed, pictures, recurrent)
+}
+
+
+def observations(policy: Policy, count: int) -> np.ndarray:
+    """What ``policy`` might see: bytes of a picture, or numbers near one."""
+    rng = np.random.default_rng(9)
+    if any(isinstance(layer, Convolution) for layer in policy.layers):
+        return rng.integers(0, 256, (count, policy.inputs)).astype(np.float32)
+    return rng.normal(size=(count, policy.inputs)).astype(np.float32)
