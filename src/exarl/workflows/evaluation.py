@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,6 +56,10 @@ class Evaluation:
         return float(np.mean(self.rewards))
 
 
+class GivenUp(Exception):
+    """The run is over; nobody wants to know any more."""
+
+
 class Evaluator:
     """Plays the policy of a running training every ``every`` steps, in a thread and an environment of
     its own, so that neither actors nor learners wait. Every time the same episodes are played. When
@@ -68,37 +72,47 @@ class Evaluator:
         self._every = every
         self._episodes = episodes
         self._due = every
-        self._running: Future[Evaluation] | None = None
-        self._given_up = False
-        self._pool = ThreadPoolExecutor(1, "evaluation")
+        self._thread: threading.Thread | None = None
+        self._found: Evaluation | BaseException | None = None
+        self._over = False
 
     def offer(self, steps: int, weights: Callable[[], np.ndarray]) -> None:
         """Start an evaluation of these weights if one is due and none is under way."""
-        if steps < self._due or self._running is not None:
+        if steps < self._due or self._thread is not None:
             return
         self._due = (steps // self._every + 1) * self._every
-        self._running = self._pool.submit(self._evaluate, steps, weights())
+        # A daemon: the end of the program does not wait for a step that takes hours.
+        self._thread = threading.Thread(
+            target=self._evaluate, args=(steps, weights()), name="evaluation", daemon=True
+        )
+        self._thread.start()
 
     def result(self, wait: bool = False) -> Evaluation | None:
         """The evaluation that has ended since the last call; what raised in it is raised here."""
-        if self._running is None or not (wait or self._running.done()):
+        if self._thread is None or (self._thread.is_alive() and not wait):
             return None
-        found, self._running = self._running.result(), None
-        return found
+        self._thread.join()
+        self._thread = None
+        if isinstance(self._found, BaseException):
+            raise self._found
+        return self._found
 
     def close(self) -> None:
-        """Give up what is under way and close the environment."""
-        self._given_up = True
-        self._pool.shutdown(wait=False, cancel_futures=True)
-        if self._running is None or self._running.done():
+        """Give up what is under way, after its present step, and close the environment."""
+        self._over = True
+        if self._thread is None or not self._thread.is_alive():
             self._episode.close()
 
-    def _evaluate(self, steps: int, weights: np.ndarray) -> Evaluation:
-        self._agent.set_weights(weights)
-        self._episode.number = -1
-        played: list[Played] = []
-        while len(played) < self._episodes and not self._given_up:
-            played.append(play(self._agent, self._episode))
-        return Evaluation(
-            steps, [one.total_reward for one in played], [one.length for one in played], weights
-        )
+    def _evaluate(self, steps: int, weights: np.ndarray) -> None:
+        try:
+            self._agent.set_weights(weights)
+            self._episode.number = -1
+            played = [play(self._agent, self._episode, self._go_on) for _ in range(self._episodes)]
+            rewards, lengths = [p.total_reward for p in played], [p.length for p in played]
+            self._found = Evaluation(steps, rewards, lengths, weights)
+        except BaseException as error:  # noqa: BLE001 - raised again where the result is taken
+            self._found = error
+
+    def _go_on(self, _: Any) -> None:
+        if self._over:
+            raise GivenUp
