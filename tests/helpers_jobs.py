@@ -303,11 +303,11 @@ def dead(pid: int) -> bool:
 
 
 def segments_of(job: Job) -> list[Path]:
-    """The shared-memory segments of MPI that the ranks of a job have open under a name."""
+    """The shared memory that the ranks of a job have open, by the names it has or had."""
     maps = [f"/proc/{pid}/maps" for pid in job.pids()]
-    lines = [line for path in maps for line in _lines(path) if "/dev/shm/mpich_" in line]
-    names = {line.split(maxsplit=5)[5] for line in lines if not line.endswith("(deleted)")}
-    return [Path(name) for name in sorted(names)]
+    fields = [line.split(maxsplit=5) for path in maps for line in _lines(path)]
+    names = {field[5].removesuffix(" (deleted)") for field in fields if len(field) == 6}
+    return [Path(name) for name in sorted(names) if name.startswith("/dev/shm/")]
 
 
 def _lines(path: str) -> list[str]:

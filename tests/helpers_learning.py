@@ -106,9 +106,10 @@ def make_rollout(
     steps: int,
     limit: int | None = None,
     seed: int = 0,
+    **options: Any,
 ) -> Rollout:
     episodes = [make_episode(make_env(i), limit, seed, i) for i in env_ids]
-    return Rollout(agent, episodes, Streams(seed, env_ids), steps)
+    return Rollout(agent, episodes, Streams(seed, env_ids), steps, **options)
 
 
 def collect(rollout: Rollout, version: int = 0) -> Block:

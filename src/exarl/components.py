@@ -92,6 +92,25 @@ def check_same_run(run: RunDirectory, configuration: Configuration) -> None:
                 )
 
 
+def finished_by(run: RunDirectory, configuration: Configuration) -> str | None:
+    """The stop criterion that a run at its end has met already; None when there is more to do."""
+    config = configuration.learner
+    try:
+        summary = read_json(run.summary)
+        reached = {
+            "total_steps": summary["timesteps_total"],
+            "n_episodes": summary["episodes_total"],
+            "wall_time": summary["wall_s"],
+        }
+        if summary["episodes_total"] >= config.reward_window:
+            reached["target_reward"] = summary["last_reward_mean"]
+        stops = {name: getattr(config, name) for name in reached}
+        met = [name for name, stop in stops.items() if stop is not None and reached[name] >= stop]
+    except (ConfigError, KeyError, TypeError):
+        return None  # not at its end, or nobody knows
+    return met[0] if met else None
+
+
 def remember_changes(run: RunDirectory, configuration: Configuration) -> None:
     """Store in ``config.json`` what a continued run changed, so that the next part knows it too."""
     stored = read_json(run.config)

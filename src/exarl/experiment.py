@@ -144,7 +144,7 @@ class ExaLearner:
         if self.layout.alone:
             return self._run_here()
         try:
-            mpi.meet(self._comm)
+            mpi.unname_shared_memory(self._comm)
             self.channel = mpi.Channel(self._comm)
             self._group_comm = mpi.split(self._comm, self.role.group)
             self.players = mpi.split(self._comm, None if self.role.member else 0)
@@ -241,6 +241,7 @@ class ExaLearner:
                 self.config.block_steps,
                 fixed_action=self.config.action_type == "fixed",
                 spread=self._spread if self._group is not None else None,
+                moved=self.clock.moved,
             )
 
     def _spread(self, rows: Arrays) -> Arrays:
@@ -300,12 +301,11 @@ class ExaLearner:
 
     def _open_log(self, stack: contextlib.ExitStack) -> None:
         path = self._run_dir.rank_file("rank", self.role.rank, "log")
-        level = self.config.log_level_name()
-        self._rank_log = RankLog(path, level, terminal=self.role.rank == 0)
+        self._rank_log = RankLog(path, self.config.log_level_name(), terminal=not self.role.rank)
         stack.callback(self._rank_log.close)
         watchdog = Watchdog(self.config.watchdog, path)
         stack.callback(watchdog.close)
-        self.clock.moved = watchdog.moved
+        self.clock.on_move = watchdog.moved
         log.info("rank %d of %d, %s", self.role.rank, self.layout.world, self.role.name)
 
     def _build_loop(self, stack: contextlib.ExitStack, resumed: Checkpoint | None) -> None:
@@ -345,7 +345,7 @@ class ExaLearner:
         self._open_log(stack)
         assert self._group is not None
         agent = build_agent(self.configuration, self._adapter.spec)
-        group.serve(self._envs, self._group, partial(generate, agent))
+        group.serve(self._envs, self._group, partial(generate, agent), self.clock.moved)
         self._write_trace()
         return None
 

@@ -21,6 +21,7 @@ from helpers_jobs import (
     run_all,
     summary_of,
     train,
+    under_mpi,
 )
 
 WATCHED = ("timesteps_total", "episodes_total", "updates_total", "training_iteration")
@@ -43,6 +44,27 @@ def test_the_same_command_on_a_finished_run_changes_nothing(tmp_path: Path, ligh
     run(train(path, *LIGHT)).ok()
     assert_same(everything_of(path), everything_of(light))
     assert summary_of(path)["reason"] == "total_steps"
+
+
+@pytest.mark.parametrize("procs", [1, 3])
+def test_a_finished_run_says_how_to_go_on(
+    tmp_path: Path, light: Path, light3: Path, procs: int
+) -> None:
+    path = copy(light if procs == 1 else light3, tmp_path / "run")
+    before = contents(path)
+    commands = [resume(path), resume(path, "--total_steps", 1200)]
+    commands += [under_mpi(3, resume(path))] if procs > 1 else []
+    for command in commands:
+        ended = run(command).ok()
+        (line,) = ended.err.strip().splitlines()
+        assert "finished" in line
+        assert f"exarl resume {path} --total_steps" in line
+    assert contents(path) == before
+
+
+def contents(folder: Path) -> dict[Path, tuple[int, bytes]]:
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in files}
 
 
 @pytest.mark.parametrize("words", [("--seed", 6), ("--gamma", 0.5), ("--block_steps", 16)])

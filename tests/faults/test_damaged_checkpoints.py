@@ -92,6 +92,8 @@ def test_all_damaged_starts_from_the_beginning(killed: Path, light: Path, tmp_pa
     assert "starting from the beginning" in ended.err
     for path in kept:
         assert f"checkpoint {path} is damaged" in ended.err
+    aside = [path.name for path in (run_dir / "checkpoints").glob("*.damaged")]
+    assert aside == [f"{kept[0].name}.damaged"]  # the newest, for whoever wants to know
     assert_same(everything_of(run_dir), everything_of(light))
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -97,6 +99,21 @@ def meet(comm: Any) -> None:
     """
     request = comm.Ibarrier()
     wait_for(lambda: True if request.Test() else None)
+
+
+def unname_shared_memory(comm: Any) -> None:
+    """Meet all ranks of ``comm``, then take away the names of the segments in /dev/shm that MPICH
+    shares among them: every rank has them open by now.
+
+    The memory stays until its last user is gone, and then goes too, also when ranks are killed.
+    Where there is no such file, nothing but the meeting happens.
+    """
+    meet(comm)
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/maps").read_text(errors="replace").splitlines():
+            name = line.split(maxsplit=5)[-1]
+            if name.startswith("/dev/shm/mpich_") and not name.endswith(" (deleted)"):
+                Path(name).unlink(missing_ok=True)  # another rank may be faster
 
 
 def pack_json(data: Any) -> bytes:

@@ -10,7 +10,7 @@ from exarl.comm.mpi import Channel, meet, pack_json, unpack_json
 from exarl.comm.window import WORD, Window
 
 BUSY_S = 0.2
-_ANSWER_TAG = 51
+_ANSWER_TAG, _READY_TAG = 51, 52
 
 
 def one_sided_latency(
@@ -21,6 +21,10 @@ def one_sided_latency(
     result."""
     reader = ranks[0]
     if channel.rank in (reader, target):
+        # By messages, since a communicator is made by waiting with a busy core for who is late.
+        other = target if channel.rank == reader else reader
+        channel.send(b"", other, _READY_TAG)
+        channel.receive(other, _READY_TAG)
         world = channel.comm.Get_group()
         pair = channel.comm.Create_group(world.Incl([reader, target]))
         latency = _measure(pair, busy)

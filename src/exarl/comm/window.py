@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from exarl.comm.mpi import _mpi, meet
+from exarl.comm.mpi import _mpi, meet, unname_shared_memory
 
 WORD = 8
 
@@ -25,7 +25,7 @@ class Window:
         meet(comm)
         self._window = mpi.Win.Allocate(max(size, WORD), 1, mpi.INFO_NULL, comm)
         np.frombuffer(self._window.tomemory(), np.uint8)[:] = 0
-        meet(comm)
+        unname_shared_memory(comm)
         self._window.Lock_all(mpi.MODE_NOCHECK)
         self._word = np.zeros(1, np.int64)
         self._given = np.zeros(1, np.int64)

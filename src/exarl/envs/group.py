@@ -96,10 +96,14 @@ def spread(channel: Channel, weights: np.ndarray, rows: Arrays, compute: Compute
 
 
 def serve(
-    envs: Sequence[gymnasium.Env[Any, Any]], channel: Channel, compute: Compute | None = None
+    envs: Sequence[gymnasium.Env[Any, Any]],
+    channel: Channel,
+    compute: Compute | None = None,
+    moved: Callable[[], None] = lambda: None,
 ) -> None:
-    """Take part in every call that member 0 announces, until it says to leave."""
+    """Take part in every call that member 0 announces, and say ``moved``, until told to leave."""
     while True:
+        moved()
         _, message = channel.receive(0, CALL_TAG)
         call, slot, seed = message[:24].view(np.int64).tolist()
         payload = message[24:]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import shutil
 import signal
@@ -14,6 +15,8 @@ from pathlib import Path
 
 from exarl.errors import ConfigError
 from exarl.runs.notes import ERROR_FILE, RUN_FILE
+
+_PR_SET_PDEATHSIG = 1  # of <sys/prctl.h>
 
 
 def find_mpiexec() -> str:
@@ -29,7 +32,8 @@ def launch(procs: int, words: Sequence[str], max_restarts: int = 0) -> int:
     """Run ``exarl WORDS`` on so many ranks; the exit code of the job.
 
     Stop signals go to the ranks, which checkpoint and end. When a rank fails, its traceback is
-    written last, after whatever the launcher has to say; a job that was lost for another reason than
+    written last, after whatever the launcher has to say. When this process is killed, the job is told
+    to stop. A job that was lost for another reason than
     bad input or a stop signal is resumed up to ``max_restarts`` times.
     """
     with tempfile.TemporaryDirectory(prefix="exarl-") as scratch:
@@ -69,7 +73,12 @@ def _launch_once(
     command = [find_mpiexec(), "-n", str(procs), sys.executable, "-m", "exarl", *words]
     # A session of its own keeps the terminal's Ctrl-C from reaching the ranks twice.
     before = _segments()
-    job = subprocess.Popen(command, env={**os.environ, **environment}, start_new_session=True)
+    job = subprocess.Popen(
+        command,
+        env={**os.environ, **environment},
+        start_new_session=True,
+        preexec_fn=_end_with_parent(),  # noqa: PLW1509 - there are no other threads here
+    )
     previous = {
         number: signal.signal(number, lambda received, _: pass_on(job, received))
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
@@ -84,6 +93,20 @@ def _launch_once(
         if job.returncode:
             _clean_up(_segments() - before)
     return code if code >= 0 else 128 - code
+
+
+def _end_with_parent() -> Callable[[], None] | None:
+    """What a child does first to be sent SIGTERM when this process dies; None but on Linux."""
+    if sys.platform != "linux":
+        return None
+    prctl, parent = ctypes.CDLL(None).prctl, os.getpid()  # nothing is loaded in the child
+
+    def tie() -> None:
+        prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != parent:  # died before it was tied
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return tie
 
 
 def _segments() -> set[Path]:

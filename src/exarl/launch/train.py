@@ -71,19 +71,31 @@ def resume(words: list[str]) -> int:
     procs = line.take_count(words, "procs")
     serial = line.take_flag(words, "serial")
 
-    from exarl.components import check_same_run, configure_again
+    from exarl.components import check_same_run, configure_again, finished_by
     from exarl.experiment import ExaLearner
     from exarl.runs.directory import open_run, stored_ranks
 
     run = open_run(path)
-    if launched_ranks() is None and not serial:
-        procs = procs or stored_ranks(run)
-        if procs > 1:
-            configuration = configure_again(run, words)
-            check_same_run(run, configuration)
-            check_ranks(configuration, procs)
-            return launch_again(procs, ["resume", path, *words])
+    configuration = configure_again(run, words)
+    check_same_run(run, configuration)
+    launches = launched_ranks() is None and not serial
+    procs = (procs or stored_ranks(run)) if launches else 1
+    if launches:
+        check_ranks(configuration, procs)
+    if (reason := finished_by(run, configuration)) is not None:
+        return say_finished(path, reason)
+    if procs > 1:
+        return launch_again(procs, ["resume", path, *words])
     return finish(ExaLearner.resume(path, argv=words, serial=serial))
+
+
+def say_finished(path: str, reason: str) -> int:
+    """One line of a job on what to do with a run that is at its end."""
+    launched = launched_ranks()
+    if launched is None or launched[0] == 0:
+        again = f"exarl resume {path} --{reason} N"
+        sys.stderr.write(f"exarl: the run is finished ({reason}); to go on: {again}\n")
+    return 0
 
 
 def finish(learner: object) -> int:

@@ -33,7 +33,7 @@ class Moments:
 def sums_around(moments: Moments, rows: np.ndarray) -> np.ndarray:
     """What ``rows`` [N, ...] add, as one vector that can be summed over learners: their number, and
     sums and squares of their deviations from the mean so far."""
-    deviations = rows.reshape(len(rows), -1) - moments.mean.ravel()
+    deviations = rows.reshape(len(rows), moments.mean.size) - moments.mean.ravel()
     return np.concatenate([[len(rows)], deviations.sum(0), (deviations**2).sum(0)])
 
 

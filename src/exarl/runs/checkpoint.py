@@ -94,11 +94,13 @@ def find_newest(folder: Path) -> Path | None:
 
 def set_aside_newer(folder: Path, than: Path | None) -> None:
     """Rename the checkpoints newer than the one a run continues from: they are damaged, and must
-    not push out the ones it will write."""
+    not push out the ones it will write. One of them is kept, the newest."""
     for path in list_checkpoints(folder):
         if than is None or int(path.name) > int(than.name):
             shutil.rmtree(aside := path.with_name(f"{path.name}.damaged"), ignore_errors=True)
             os.replace(path, aside)
+    for old in sorted(folder.glob("[0-9]*.damaged"))[:-1]:  # of 12 digits each, so in their order
+        shutil.rmtree(old, ignore_errors=True)
 
 
 def load_newest(folder: Path) -> Checkpoint | None:

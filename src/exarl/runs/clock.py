@@ -14,7 +14,7 @@ class Clock:
 
     def __init__(self, tracer: Tracer) -> None:
         self.tracer = tracer
-        self.moved: Callable[[], None] = lambda: None  # told whenever a phase of work ends
+        self.on_move: Callable[[], None] = lambda: None  # what hears that work goes on
         self.seconds: dict[str, float] = {}
         self._started = perf_counter_ns()
 
@@ -30,6 +30,10 @@ class Clock:
             self.tracer.add(name, start, end)
             if name != "wait":
                 self.moved()
+
+    def moved(self) -> None:
+        """Something was done: a phase of work ended, or a step within a long one."""
+        self.on_move()
 
     def add(self, name: str, seconds: float) -> None:
         self.seconds[name] = self.seconds.get(name, 0.0) + seconds

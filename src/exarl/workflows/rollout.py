@@ -26,6 +26,7 @@ class Rollout:
         *,
         fixed_action: bool = False,
         spread: Spread | None = None,
+        moved: Callable[[], None] = lambda: None,
     ) -> None:
         self._agent = agent
         self._episodes = episodes
@@ -37,6 +38,7 @@ class Rollout:
         self._memory = {name: spec.zeros(len(episodes)) for name, spec in agent.memory.items()}
         self._remembered = [n for n in agent.memory if f"memory/{n}" in agent.recorded]
         self._returns = np.zeros(len(episodes), np.float32)  # discounted, see return_discount
+        self._moved = moved
 
     def collect(self, version: int, stopped: Callable[[], bool] | None = None) -> Block | None:
         """Step every environment ``block_steps`` times with the agent's present weights.
@@ -63,6 +65,7 @@ class Rollout:
                 return None
             for name in self._remembered:
                 recorded[f"memory/{name}"][t] = self._memory[name]
+            self._moved()
             asked = perf_counter()
             chosen, extras = self._act(observations[t])
             inference += perf_counter() - asked

@@ -45,10 +45,12 @@ class Orders:
     folder: str = "."  # marks and books go here
     fault: str = ""  # raise | exit | kill | pause
     then: str = ""  # what follows a pause, if anything
-    place: str = "step"  # make | step | train
+    place: str = "step"  # make | step | train | round (of several learners)
     rank: int = 0
     at: int = 1  # the call that is struck, counted from 1 in each environment or agent
+    once: bool = False  # not again in a job that is started again
     delay: float = 0.0  # seconds that each step sleeps
+    delay_from: int = 1  # the first step that does
     record: bool = False  # write down every call
     slow_close: bool = False  # close() waits for the whole group
 
@@ -63,7 +65,10 @@ def strike(place: str, count: int) -> None:
     order = orders()
     if not order.fault or (place, RANK, count) != (order.place, order.rank, order.at):
         return
-    Path(order.folder, "struck").touch()
+    mark = Path(order.folder, "struck")
+    if order.once and mark.exists():
+        return
+    mark.touch()
     if order.fault == "pause":
         while not Path(order.folder, "go").exists():
             time.sleep(0.02)
@@ -101,7 +106,7 @@ class Replayed(CartPoleEnv):
         self._calls += 1
         self._record("step", int(action))
         strike("step", self._calls)
-        if orders().delay:
+        if orders().delay and self._calls >= orders().delay_from:
             time.sleep(orders().delay)
         if self._comm is not None and self._comm.size > 1:
             self._meet()
@@ -221,3 +226,31 @@ class Linear(ExaAgent):
         self.set_weights(arrays["weights"])
         restore_state(self._rng, numbers["rng"])
         self._blocks = int(numbers["n"])
+
+
+class Teamed(Linear):
+    """The same for several learners: each takes its step alone, then they take the mean."""
+
+    learns_in_team = True
+
+    def set_learner(self, team: Any = None) -> None:
+        super().set_learner()
+        self._team = team
+        self._rounds = 0
+
+    def train(self, block: Block | None, steps: int = 0) -> dict[str, float]:  # type: ignore[override]
+        self._rounds += 1
+        strike("round", self._rounds)
+        found = {"updates": 1.0, "loss": 0.0} if block is None else super().train(block)
+        if self._team is not None:
+            self.set_weights(self._team.average(self.get_weights(), float(block is not None)))
+        return found
+
+
+class Recorder(Linear):
+    """The same, and writes down the first number of every observation that a step led to."""
+
+    def train(self, block: Block) -> dict[str, float]:
+        with Path(orders().folder, "trained.f32").open("ab") as file:
+            file.write(block.next_observations()[..., 0].astype(np.float32).tobytes())
+        return super().train(block)

@@ -264,6 +264,15 @@ def test_a_block_can_be_given_up_between_steps() -> None:
     assert rollout.collect(0, lambda: False) is not None
 
 
+def test_every_step_is_a_sign_of_life() -> None:
+    """A block of slow steps may last longer than a watchdog's patience."""
+    moves: list[bool] = []
+    agent = Scripted(adapter_of(counters(0), limit=5).spec)
+    options = {"steps": 10, "limit": 5, "seed": SEED, "moved": lambda: moves.append(True)}
+    collect(make_rollout(agent, counters, [0, 1], **options))
+    assert len(moves) == 10
+
+
 def test_seconds_are_measured_and_close_closes() -> None:
     made: list[Counter] = []
 
