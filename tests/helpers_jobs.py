@@ -20,13 +20,14 @@ from typing import Any
 
 import numpy as np
 
+from exarl.launch.mpiexec import find_mpiexec
 from exarl.runs.checkpoint import Checkpoint, load_newest
 from exarl.runs.metrics import read_rows
 
 PLUGIN = Path(__file__).parent / "faults" / "plugin"
 PYTHON = sys.executable
 EXARL = (PYTHON, "-m", "exarl")
-MPIEXEC = str(Path(PYTHON).parent / "mpiexec")
+MPIEXEC = find_mpiexec()
 PATIENCE = 120.0
 """Seconds any job may take; a loaded machine is slow, a deadlock is for ever."""
 

@@ -3,7 +3,8 @@
 A folder of configuration has the predecessor's layout::
 
     learner_cfg.json   agent_cfg/<id>.json   model_cfg/<id>.json   env_cfg/<id>.json
-    workflow_cfg/<id>.json   tuned/<agent>/<env>.json (what suits this pair)
+    workflow_cfg/<id>.json   tuned/<agent>/<env>.json (what suits this pair; what it says of
+    networks stands under "models", by id: {"models": {"MLP": {"hidden": [64, 64]}}})
 """
 
 from __future__ import annotations
@@ -40,9 +41,21 @@ def folder_sources(folder: Path, ids: Mapping[str, str]) -> list[Source]:
     names += [
         (f"{family}_cfg/{ids[family]}.json", family) for family in FAMILIES[1:] if family in ids
     ]
-    names.append((f"tuned/{ids.get('agent')}/{ids.get('env')}.json", None))
     paths = [(folder / name, family) for name, family in names]
-    return [read_source(path, family) for path, family in paths if exists(path, Path.is_file)]
+    found = [read_source(path, family) for path, family in paths if exists(path, Path.is_file)]
+    tuned = folder / f"tuned/{ids.get('agent')}/{ids.get('env')}.json"
+    return [*found, tuned_source(tuned, ids.get("model"))] if exists(tuned, Path.is_file) else found
+
+
+def tuned_source(path: Path, model: str | None) -> Source:
+    """What suits a pair of agent and environment; of its ``models`` only the chosen one counts."""
+    source = read_source(path)
+    models = source.values.get("models", {})
+    if not isinstance(models, Mapping) or not all(isinstance(m, Mapping) for m in models.values()):
+        raise ConfigError(f"'models' maps network ids to their parameters ({path})")
+    own = {f"model.{key}": value for key, value in models.get(model, {}).items()}
+    others = {key: value for key, value in source.values.items() if key != "models"}
+    return Source({**others, **own}, source.origin)
 
 
 def exists(path: Path, test: Callable[[Path], bool] = Path.exists) -> bool:

@@ -1,0 +1,75 @@
+"""A trained policy does the same in C, ONNX and NumPy as in EXARL, to 1e-5, for every agent."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+from helpers_matrix import parameters
+
+from exarl import ExaLearner
+from exarl.components import build_agent, build_episode, configure_again
+from exarl.launch.cli import main
+from exarl.runs.checkpoint import load_newest
+from exarl.runs.directory import open_run
+
+CASES = ("DQN, discrete", "TD3", "SAC, box", "SAC, discrete", "A2C, box", "PPO, box")
+
+
+@pytest.fixture(params=CASES)
+def run(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    path = tmp_path / "run"
+    chosen = parameters(request.param, run_dir=str(path))
+    ExaLearner(argv=[], serial=True, progress=False, **chosen).run()
+    return path
+
+
+def taken(path: Path, seen: np.ndarray) -> np.ndarray:
+    """What the environment would get from EXARL's own greedy policy."""
+    configuration = configure_again(open_run(path))
+    env, adapter, _ = build_episode(configuration)
+    env.close()
+    agent = build_agent(configuration, adapter.spec)
+    stored = load_newest(open_run(path).checkpoints)
+    assert stored is not None
+    agent.set_weights(stored.arrays["agent"]["weights"])
+    chosen, _ = agent.action(seen.reshape(-1, *adapter.spec.observation.shape))
+    if adapter.spec.n_actions is not None:
+        return np.asarray(chosen, float)[:, None]
+    return np.array([adapter.decode(action) for action in chosen]).reshape(len(seen), -1)
+
+
+def by_c(header: Path, folder: Path, seen: np.ndarray, outputs: int) -> np.ndarray:
+    source = folder / "policy.c"
+    source.write_text(
+        f'#include "{header}"\n'
+        "void act(const float *o, float *a, int n, int i, int k)"
+        "{ for (int j = 0; j < n; ++j) policy_act(o + j * i, a + j * k); }\n"
+    )
+    library = folder / "policy.so"
+    subprocess.run(
+        ["cc", "-std=c99", "-O1", "-fPIC", "-shared", source, "-o", library, "-lm"], check=True
+    )
+    found = np.zeros((len(seen), outputs), np.float32)
+    pointers = [a.ctypes.data_as(ctypes.c_void_p) for a in (seen, found)]
+    ctypes.CDLL(str(library)).act(*pointers, len(seen), seen.shape[1], outputs)
+    return found
+
+
+def test_exported_policies_act_alike(run: Path, tmp_path: Path, capfd: Any) -> None:
+    for form in ("npz", "onnx", "c"):
+        assert main(["export", str(run), "--format", form]) == 0
+    words = capfd.readouterr().out.split()
+    inputs, outputs = int(words[words.index("inputs,") - 1]), int(words[-2])
+    rng = np.random.default_rng(0)
+    seen = rng.normal(size=(1000, inputs)).astype(np.float32)
+    expected = taken(run, seen)
+    np.testing.assert_allclose(by_c(run / "policy.h", tmp_path, seen, outputs), expected, atol=1e-5)
+    session = onnxruntime.InferenceSession(str(run / "policy.onnx"))
+    found = session.run(None, {session.get_inputs()[0].name: seen})[0]
+    np.testing.assert_allclose(np.reshape(found, expected.shape), expected, atol=1e-5)

@@ -1,0 +1,69 @@
+"""Every agent with every kind of space and network it can learn with; what it cannot is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers_jobs import assert_same, everything_of
+from helpers_matrix import CASES, parameters
+
+from exarl import ExaLearner
+from exarl.errors import ConfigError
+
+
+def train(**overrides: Any) -> Any:
+    return ExaLearner(argv=[], serial=True, progress=False, **overrides).run()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_stopped_run_continues_as_if_nothing_had_happened(case: str, tmp_path: Path) -> None:
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    train(**parameters(case, run_dir=str(whole)))
+    train(**parameters(case, run_dir=str(parts), total_steps=100))
+    train(**parameters(case, run_dir=str(parts), checkpoint_interval=1e6))
+    assert_same(everything_of(parts), everything_of(whole))
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ({"agent": "DDPG-v0"}, "continuous"),
+        ({"agent": "TD3-v0"}, "continuous"),
+        ({"agent": "TD3-v0", "env": "Pendulum-v1", "model_type": "LSTM"}, "memory"),
+        ({"agent": "SAC-v0", "model_type": "LSTM"}, "memory"),
+        ({"agent": "PPO-v0", "workflow": "async", "vtrace": False}, "vtrace"),
+        ({"agent": "PPO-v0", "minibatches": 1000}, "minibatches"),
+        ({"agent": "PPO-v0", "model_type": "CNN"}, "images"),
+        ({"agent": "DQN-v0", "model_type": "LSTM", "data_generation": "actor"}, "data_generation"),
+    ],
+)
+def test_what_cannot_learn_is_refused_in_one_line(
+    words: dict[str, Any], reason: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=reason) as refused:
+        train(**{"total_steps": 100, "run_dir": str(tmp_path / "run"), **words})
+    assert "\n" not in str(refused.value)
+
+
+def test_stacked_frames_are_the_last_observations(tmp_path: Path) -> None:
+    from exarl.components import build_episode, configure
+    from exarl.envs.episode import Episode
+
+    def episode(frames: int) -> Episode:
+        chosen = {"env": "CartPole-v1", "frame_stack": frames}
+        env, adapter, limit = build_episode(configure(overrides=chosen))
+        return Episode(env, adapter, limit, seed=1, env_id=0)
+
+    plain, stacked = episode(1), episode(3)
+    seen = [plain.begin()]
+    np.testing.assert_array_equal(stacked.begin(), [seen[0]] * 3)
+    for action in (0, 1, 1, 0):
+        seen.append(plain.step(action)[0])
+        found = stacked.step(action)[0]
+    np.testing.assert_array_equal(found, seen[-3:])
+    again = episode(3)
+    again.restore(stacked.state())
+    np.testing.assert_array_equal(again.step(1)[0], stacked.step(1)[0])

@@ -1,0 +1,35 @@
+"""Which agent learns in which kind of environment, with settings that keep a run to a second."""
+
+from __future__ import annotations
+
+from typing import Any
+
+OFF_POLICY: dict[str, Any] = {"learning_starts": 40, "batch_size": 8, "updates_per_step": 0.1}
+PPO: dict[str, Any] = {"epochs": 2, "minibatches": 2}
+
+CASES: dict[str, dict[str, Any]] = {
+    "DQN, discrete": {"agent": "DQN-v0", **OFF_POLICY},
+    "DQN, box": {"agent": "DQN-v0", "env": "Pendulum-v1", **OFF_POLICY},
+    "DQN, prioritised": {"agent": "DQN-v0", "priority_scale": 0.6, **OFF_POLICY},
+    "DQN, LSTM": {"agent": "DQN-v0", "model_type": "LSTM", "burn_in": 2, **OFF_POLICY},
+    "DDPG": {"agent": "DDPG-v0", "env": "Pendulum-v1", "exploration": "ou", **OFF_POLICY},
+    "TD3": {"agent": "TD3-v0", "env": "Pendulum-v1", "priority_scale": 0.6, **OFF_POLICY},
+    "SAC, discrete": {"agent": "SAC-v0", **OFF_POLICY},
+    "SAC, box": {"agent": "SAC-v0", "env": "Pendulum-v1", "n_step": 3, **OFF_POLICY},
+    "A2C, discrete": {"agent": "A2C-v0"},
+    "A2C, box": {"agent": "A2C-v0", "env": "Pendulum-v1", "normalize_observations": True},
+    "A3C, LSTM": {"agent": "A3C-v0", "model_type": "LSTM"},
+    "PPO, discrete": {"agent": "PPO-v0", "frame_stack": 3, **PPO},
+    "PPO, box": {"agent": "PPO-v0", "env": "Pendulum-v1", "normalize_rewards": True, **PPO},
+    "PPO, LSTM": {"agent": "PPO-v0", "model_type": "LSTM", **PPO},
+    "Random": {"agent": "Random-v0", "env": "Pendulum-v1"},
+}
+
+
+def parameters(case: str, **others: Any) -> dict[str, Any]:
+    """The parameters of a run that stops after 200 steps."""
+    chosen = CASES[case]
+    size = {"units": 8} if chosen.get("model_type") == "LSTM" else {"hidden": [8]}
+    fixed = {"total_steps": 200, "block_steps": 10, "envs_per_actor": 2, "seed": 3}
+    tuned_away = {} if "env" in chosen else {"env": "ExaMaskedCartPole-v0"}
+    return {**fixed, **tuned_away, **size, **chosen, **others}

@@ -1,0 +1,27 @@
+"""What one rank does in ``test_matrix.py``: every case of the matrix, one run after the other.
+
+mpiexec -n N python matrix.py WORKFLOW LEARNERS FOLDER
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from helpers_matrix import CASES, parameters
+from mpi4py import MPI
+
+from exarl import ExaLearner
+
+if __name__ == "__main__":
+    workflow, learners, folder = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
+    for case in CASES:
+        ExaLearner(
+            MPI.COMM_WORLD,
+            argv=[],
+            progress=False,
+            workflow=workflow,
+            learner_procs=learners,
+            run_dir=str(folder / case),
+            **parameters(case),
+        ).run()

@@ -1,0 +1,31 @@
+"""Every agent in every workflow it can learn in, alone and with several learners."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from helpers_jobs import PYTHON, run, summary_of, under_mpi
+from helpers_matrix import CASES
+
+BODY = Path(__file__).parent / "matrix.py"
+
+
+@pytest.mark.parametrize(
+    ("workflow", "ranks", "learners"),
+    [("sync", 2, 1), ("async", 3, 1), ("rma", 4, 2)],
+)
+def test_every_agent_trains(workflow: str, ranks: int, learners: int, tmp_path: Path) -> None:
+    os.environ["PYTHONPATH"] = os.pathsep.join(
+        [str(BODY.parent.parent), os.environ.get("PYTHONPATH", "")]
+    )
+    run(under_mpi(ranks, [PYTHON, BODY, workflow, learners, tmp_path])).ok()
+    for case in CASES:
+        summary = summary_of(tmp_path / case)
+        assert summary["reason"] == "total_steps", case
+        assert summary["timesteps_total"] >= 200
+        assert (summary["updates_total"] > 0) == (case != "Random"), case
+        blocks = summary["blocks"]
+        if workflow != "sync":
+            assert blocks["produced"] == blocks["trained"] + blocks["left"] + blocks["dropped"]
