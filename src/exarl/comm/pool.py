@@ -1,9 +1,10 @@
 """A bounded pool of slots in a window: queue, stack or buffer, for any number of ranks.
 
 Each slot has one word that only atomic operations touch: sequence number, length and state together.
-A producer claims an empty slot, fills it and marks it full; a consumer claims a full slot, copies it
-and marks it empty. Whoever holds the claim is alone with the bytes, so a read is never torn, and no
-lock is held while they move. Which full slot a consumer claims makes the difference: the oldest
+A producer claims an empty slot, fills it and marks it full. A consumer copies a full slot and then
+marks it empty, provided that its word is still the same; since no two items have the same number,
+nobody has then taken or overwritten it meanwhile, so a read is never torn and an item is given once.
+No lock is held while bytes move. Which full slot a consumer takes makes the difference: the oldest
 (``queue``), the newest (``stack``), or the newest without emptying it (``buffer``).
 """
 
@@ -15,10 +16,11 @@ import numpy as np
 
 from exarl.comm.window import WORD, Window
 
-EMPTY, WRITING, FULL, READING, READ = range(5)
+EMPTY, WRITING, FULL, READ = range(4)
 """States of a slot; READ is full as well, and somebody has copied it (buffers keep what is read)."""
 
 _STATE_BITS, _LENGTH_BITS = 3, 32
+_STATE = (1 << _STATE_BITS) - 1
 MAX_BYTES = (1 << _LENGTH_BITS) - 1
 
 
@@ -58,6 +60,9 @@ class SlotPool:
         self._structure = structure
         self._alone = alone
         self._sequence = 0
+        self.overwritten = 0  # unread items that gave way to pushes of this object
+        self._empty: list[tuple[int, int]] = []  # word and number of slots, from the last look
+        self._waiting: list[tuple[int, int]] = []  # the same of a queue's full ones, oldest last
         self._counter = base  # the next sequence number
         self._lost = base + WORD  # items that gave way
         self._words = base + 2 * WORD
@@ -79,10 +84,6 @@ class SlotPool:
         slot = self._claim_for_writing(overwrite or self._structure == "buffer")
         if slot is None:
             return False
-        if self._alone:
-            self._sequence += 1
-        else:
-            self._sequence = self._window.add(self._host, self._counter, 1) + 1
         self._window.write(self._host, self._data + slot * self._stride, payload)
         word = _word(self._sequence, len(payload), FULL)
         self._window.set(self._host, self._words + slot * WORD, word)
@@ -91,54 +92,77 @@ class SlotPool:
     def pop(self, after: int = 0) -> Item | None:
         """The next item, or None. A buffer's newest item is given again and again; ``after`` asks
         for one with a higher sequence number."""
-        while True:
-            words = self._window.words(self._host, self._words, self._slots).tolist()
-            full = [
-                (word, slot)
-                for slot, word in enumerate(words)
-                if _state(word) in (FULL, READ) and _sequence(word) > after
-            ]
-            if not full:
-                if self._structure == "buffer" and any(
-                    _state(word) == READING and _sequence(word) > after for word in words
-                ):
-                    continue  # another reader is copying it; that takes microseconds
-                return None
-            word, slot = min(full) if self._structure == "queue" else max(full)
+        while (found := self._next_full(after)) is not None:
+            word, slot = found
+            start = self._data + slot * self._stride
+            payload = self._window.read(self._host, start, _length(word))
+            after_it = READ if self._structure == "buffer" else EMPTY
             place = self._words + slot * WORD
-            if self._window.swap_if(self._host, place, word, _with(word, READING)):
-                start, length = self._data + slot * self._stride, _length(word)
-                payload = self._window.read(self._host, start, length)
-                after_it = READ if self._structure == "buffer" else EMPTY
-                self._window.set(self._host, place, _with(word, after_it))
-                return Item(_sequence(word), _state(word) == READ, payload)
+            if self._window.swap_if(self._host, place, word, _with(word, after_it)):
+                return Item(_sequence(word), word & _STATE == READ, payload)
+            self._waiting.clear()  # others take from this pool too: look again before copying more
+        return None
 
     def filled(self) -> int:
         """How many items wait."""
         words = self._window.words(self._host, self._words, self._slots)
-        return sum(_state(word) == FULL for word in words.tolist())
+        return sum(word & _STATE == FULL for word in words.tolist())
 
     def dropped(self) -> int:
         """How many items gave way to newer ones before anybody read them."""
         return self._window.get(self._host, self._lost)
 
+    def _scan(self) -> list[tuple[int, int]]:
+        """Every slot's word and number."""
+        words = self._window.words(self._host, self._words, self._slots).tolist()
+        return [(word, slot) for slot, word in enumerate(words)]
+
+    def _next_full(self, after: int) -> tuple[int, int] | None:
+        # What a queue showed at the last look still comes before anything pushed since.
+        if self._waiting:
+            return self._waiting.pop()
+        full = [
+            (word, slot)
+            for word, slot in self._scan()
+            if word & _STATE >= FULL and _sequence(word) > after
+        ]
+        if self._structure != "queue":
+            return max(full, default=None)
+        self._waiting = sorted(full, reverse=True)
+        return self._waiting.pop() if full else None
+
     def _claim_for_writing(self, overwrite: bool) -> int | None:
+        """A slot for this object alone, and a new sequence number for it."""
         while True:
-            words = self._window.words(self._host, self._words, self._slots).tolist()
-            empty = [slot for slot, word in enumerate(words) if _state(word) == EMPTY]
-            if empty and self._alone:
-                return empty[0]  # nobody else takes an empty slot
-            if not empty and not overwrite:
+            full: list[tuple[int, int]] = []
+            if not self._empty:
+                seen = self._scan()
+                self._empty = [pair for pair in seen if pair[0] & _STATE == EMPTY]
+                full = [pair for pair in seen if pair[0] & _STATE >= FULL]
+            if self._empty and self._alone:
+                self._sequence += 1
+                return self._empty.pop()[1]  # nobody else takes an empty slot
+            if not self._empty and not overwrite:
                 return None
-            full = [(w, slot) for slot, w in enumerate(words) if _state(w) in (FULL, READ)]
-            if not empty and not full:
-                continue  # every slot is being copied; that takes microseconds
-            slot = empty[0] if empty else min(full)[1]
-            word, place = words[slot], self._words + slot * WORD
-            if self._window.swap_if(self._host, place, word, _with(word, WRITING)):
-                if _state(word) == FULL:
+            if not self._empty and not full:
+                continue  # every slot is being filled; that takes microseconds
+            word, slot = self._empty.pop() if self._empty else min(full)
+            if self._claimed(self._words + slot * WORD, word):
+                if word & _STATE == FULL:
+                    self.overwritten += 1
                     self._window.add(self._host, self._lost, 1)
                 return slot
+            self._empty.clear()
+
+    def _claimed(self, place: int, word: int) -> bool:
+        writing = _with(word, WRITING)
+        if self._alone:
+            self._sequence += 1
+            return self._window.swap_if(self._host, place, word, writing)
+        before = self._window.swap_and_count(self._host, place, word, writing, self._counter)
+        if before is not None:
+            self._sequence = before + 1
+        return before is not None
 
 
 def _word(sequence: int, length: int, state: int) -> int:
@@ -147,10 +171,6 @@ def _word(sequence: int, length: int, state: int) -> int:
 
 def _with(word: int, state: int) -> int:
     return word >> _STATE_BITS << _STATE_BITS | state
-
-
-def _state(word: int) -> int:
-    return word & (1 << _STATE_BITS) - 1
 
 
 def _length(word: int) -> int:

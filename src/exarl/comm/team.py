@@ -30,4 +30,5 @@ class LearnerTeam:
         sums[-1] = weight
         request = self.channel.comm.Iallreduce(self._in_place, sums)
         wait_for(lambda: True if request.Test() else None, brisk=BRISK_S)
-        return sums[:-1] / max(float(sums[-1]), 1e-30)
+        sums /= max(float(sums[-1]), 1e-30)
+        return sums[:-1]

@@ -27,30 +27,37 @@ class Window:
         np.frombuffer(self._window.tomemory(), np.uint8)[:] = 0
         unname_shared_memory(comm)
         self._window.Lock_all(mpi.MODE_NOCHECK)
-        self._word = np.zeros(1, np.int64)
-        self._given = np.zeros(1, np.int64)
-        self._expected = np.zeros(1, np.int64)
+        # What is handed to MPI is built once: building it costs as much as an access to shared memory.
+        self._byte, self._int64 = mpi.BYTE, mpi.INT64_T
+        self._word, self._given, self._expected, self._second = np.zeros((4, 1), np.int64)
+        self._to_word, self._from_given, self._from_expected, self._to_second = (
+            (array, 1, mpi.INT64_T)
+            for array in (self._word, self._given, self._expected, self._second)
+        )
+        self._from_one = (np.ones(1, np.int64), 1, mpi.INT64_T)
+        self._from_nothing = (np.empty(0, np.int64), 0, mpi.INT64_T)
 
     def read(self, rank: int, offset: int, size: int) -> np.ndarray:
         """A copy of ``size`` bytes."""
         target = np.empty(size, np.uint8)
-        self._window.Get([target, self._mpi.BYTE], rank, [offset, size, self._mpi.BYTE])
+        self._window.Get((target, size, self._byte), rank, (offset, size, self._byte))
         self._window.Flush(rank)
         return target
 
     def write(self, rank: int, offset: int, payload: np.ndarray) -> None:
         """Put bytes; they are at their place when this returns."""
-        self._window.Put([payload, self._mpi.BYTE], rank, [offset, len(payload), self._mpi.BYTE])
+        size = len(payload)
+        self._window.Put((payload, size, self._byte), rank, (offset, size, self._byte))
         self._window.Flush(rank)
 
     def words(self, rank: int, offset: int, count: int) -> np.ndarray:
         """``count`` words, each read atomically (not all at once)."""
         target = np.empty(count, np.int64)
         self._window.Get_accumulate(
-            [np.empty(0, np.int64), 0, self._mpi.INT64_T],
-            [target, count, self._mpi.INT64_T],
+            self._from_nothing,
+            (target, count, self._int64),
             rank,
-            [offset, count, self._mpi.INT64_T],
+            (offset, count, self._int64),
             self._mpi.NO_OP,
         )
         self._window.Flush(rank)
@@ -58,16 +65,19 @@ class Window:
 
     def swap_if(self, rank: int, offset: int, expected: int, value: int) -> bool:
         """Set the word to ``value`` if it is ``expected``; whether it was."""
-        self._given[0], self._expected[0] = value, expected
-        self._window.Compare_and_swap(
-            [self._given, self._mpi.INT64_T],
-            [self._expected, self._mpi.INT64_T],
-            [self._word, self._mpi.INT64_T],
-            rank,
-            offset,
-        )
+        self._begin_swap(rank, offset, expected, value)
         self._window.Flush(rank)
         return int(self._word[0]) == expected
+
+    def swap_and_count(
+        self, rank: int, offset: int, expected: int, value: int, counter: int
+    ) -> int | None:
+        """Like ``swap_if``, and one more to the word at ``counter`` in the same go, whether or not
+        it was: what that was before, or None."""
+        self._begin_swap(rank, offset, expected, value)
+        self._window.Fetch_and_op(self._from_one, self._to_second, rank, counter, self._mpi.SUM)
+        self._window.Flush(rank)
+        return int(self._second[0]) if int(self._word[0]) == expected else None
 
     def add(self, rank: int, offset: int, value: int) -> int:
         """Add to the word; what it was before."""
@@ -93,14 +103,14 @@ class Window:
         meet(self._comm)
         self._window.Free()
 
+    def _begin_swap(self, rank: int, offset: int, expected: int, value: int) -> None:
+        self._given[0], self._expected[0] = value, expected
+        self._window.Compare_and_swap(
+            self._from_given, self._from_expected, self._to_word, rank, offset
+        )
+
     def _fetch(self, rank: int, offset: int, value: int, operation: Any) -> int:
         self._given[0] = value
-        self._window.Fetch_and_op(
-            [self._given, self._mpi.INT64_T],
-            [self._word, self._mpi.INT64_T],
-            rank,
-            offset,
-            operation,
-        )
+        self._window.Fetch_and_op(self._from_given, self._to_word, rank, offset, operation)
         self._window.Flush(rank)
         return int(self._word[0])

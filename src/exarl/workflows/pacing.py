@@ -73,7 +73,9 @@ class Pacer:
             ready = [actor for actor in list(self._granted)[:1] if actor in self._arrived]
         else:
             ready = list(dict.fromkeys(self._arrived))
-        return next((a for a in ready if self._feasible(version + 1, without=a)), None)
+        # Other learners' rounds may have made our blocks late; waiting would only make them later.
+        late = not self._feasible(version)
+        return next((a for a in ready if late or self._feasible(version + 1, without=a)), None)
 
     def trained(self, actor: int) -> None:
         """The oldest block of ``actor`` has been trained."""

@@ -146,10 +146,13 @@ class OneSidedSink:
             return False if self.stopped() else None
 
         with self._clock.phase("send"):
+            before = self._pool.overwritten
             if wait_for(pushed):
                 self._shared.announce(self._actor)
             else:
                 self._dropped += 1  # told to stop while there was no room
+            if gave_way := self._pool.overwritten - before:
+                self._window.add(0, Shared.TRAINED, gave_way)  # nobody needs to wait for them
         self._window.set(0, self._shared.acting + WORD * self._actor, 0)
 
     def close(self, state: Arrays, tally: Tally) -> None:
@@ -191,7 +194,10 @@ class OneSidedSource:
         self._ranks = {layout.actor_rank(actor): actor for actor in self._own}
         self._random = random.Random(f"{learner.config.seed} {rank}")
         self._held: list[tuple[int, int, Block]] = []  # actor, its block's number, the block
-        self._seen = dict.fromkeys(range(layout.actors), 0)
+        # Actors of a central pool share it, and what was read of it.
+        central = config.location == "central"
+        self._pool_of = [layout.learner_of(a) if central else a for a in range(layout.actors)]
+        self._seen = dict.fromkeys(self._pool_of, 0)  # newest number read of each pool
         self._record: list[tuple[int, int, Block]] | None = None
         self._answers: dict[int, Answer] = {}  # by actor
         self._got = self._redundant = self._asked = 0
@@ -217,9 +223,11 @@ class OneSidedSource:
         if not self._held:
             return None
         choice = min(range(len(self._held)), key=lambda i: self._held[i][2].version)
-        others = [v - 1 for v in acting if v]
-        others += [held[2].version for i, held in enumerate(self._held) if i != choice]
-        return self._held.pop(choice)[2] if feasible(others, version + 1, max_lag) else None
+        versions = [held[2].version for held in self._held]
+        late = not feasible(versions, version, max_lag)  # through other learners: do not wait
+        others = [v - 1 for v in acting if v] + versions[:choice] + versions[choice + 1 :]
+        go = late or feasible(others, version + 1, max_lag)
+        return self._held.pop(choice)[2] if go else None
 
     def ask_states(self) -> None:
         self._record, self._answers = list(self._held), {}
@@ -298,11 +306,12 @@ class OneSidedSource:
 
     def _pop(self, actor: int) -> bool:
         again = self._config.structure == "buffer"
-        item = self._shared.pools[actor].pop(self._seen[actor] if again else 0)
+        pool = self._pool_of[actor]
+        item = self._shared.pools[actor].pop(self._seen[pool] if again else 0)
         if item is None:
             return False
         self._got += 1
-        self._seen[actor] = item.sequence
+        self._seen[pool] = item.sequence
         self._redundant += item.again
         origin, number = item.payload[: 2 * WORD].view(np.int64).tolist()
         entry = (origin, number, self._codec.decode(item.payload[2 * WORD :]))

@@ -11,6 +11,7 @@ from exarl.comm.board import Board
 from exarl.comm.pool import SlotPool
 from exarl.comm.window import WORD, Window
 from exarl.config import param
+from exarl.errors import ConfigError
 from exarl.workflows.asynchronous import LaggingConfig
 from exarl.workflows.base import Experiment
 
@@ -36,6 +37,11 @@ class RmaConfig(LaggingConfig):
     probe: bool = param(
         True, "at the start, see whether one-sided access works; where not, use messages instead"
     )
+
+    def __post_init__(self) -> None:
+        # Pacing waits until blocks under way are trained; a buffer passes over all but the newest.
+        if self.structure == "buffer" and self.max_policy_lag is not None:
+            raise ConfigError("max_policy_lag needs structure queue or stack, not buffer")
 
 
 class Shared:
@@ -65,15 +71,19 @@ class Shared:
         self.window = Window(learner.players, mine)
         self.board = Board(self.window, 0, length, board)
 
+        def owner_of(actor: int) -> int:
+            return layout.learner_of(actor) if central else layout.learners + actor
+
         def pool_of(actor: int) -> SlotPool:
-            owner = layout.learner_of(actor) if central else layout.learners + actor
+            owner = owner_of(actor)
             base = start if owner == 0 else 0
             own = learner.role.group == actor and not central
             return SlotPool(
                 self.window, owner, config.slots, slot, config.structure, base=base, alone=own
             )
 
-        self.pools = [pool_of(actor) for actor in range(self.actors)]
+        pools = {owner_of(actor): pool_of(actor) for actor in range(self.actors)}
+        self.pools = [pools[owner_of(actor)] for actor in range(self.actors)]
 
     def announce(self, actor: int) -> None:
         """This actor has data."""

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from exarl.errors import ConfigError
 from exarl.workflows.pacing import Pacer, feasible
+from exarl.workflows.shared import RmaConfig
 
 
 def simulate(
@@ -103,3 +105,18 @@ def test_round_robin_waits_for_the_actor_whose_turn_it_is() -> None:
 )  # fmt: skip
 def test_feasible_by_hand(versions: list[int], now: int, bound: int | None, possible: bool) -> None:
     assert feasible(versions, now, bound) is possible
+
+
+def test_blocks_that_other_learners_made_late_are_trained_all_the_same() -> None:
+    pacer = Pacer([1, 2, 3], max_lag=1, ahead=0)
+    assert pacer.grants(0) == [1, 2]
+    pacer.arrived(1)
+    pacer.arrived(2)
+    assert pacer.next(5) == 1  # five rounds went by: neither can be in time any more
+    pacer.trained(1)
+    assert pacer.next(6) == 2
+
+
+def test_a_buffer_refuses_a_bound_that_it_cannot_keep() -> None:
+    with pytest.raises(ConfigError, match="queue or stack"):
+        RmaConfig(structure="buffer", max_policy_lag=2)
