@@ -71,23 +71,43 @@ class Identity(gymnasium.Env[Any, Any]):
         return np.eye(self.action_space.n, dtype=np.float32)[self._answer]
 
 
+class Aim(gymnasium.Env[Any, Any]):
+    """One step an episode; the observation is the action that is rewarded most."""
+
+    observation_space = spaces.Box(-1, 1, (1,))
+    action_space = spaces.Box(-1, 1, (1,))
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self._answer = self.np_random.uniform(-0.8, 0.8, 1).astype(np.float32)
+        return self._answer, {}
+
+    def step(self, action: Any) -> StepResult:
+        return self._answer, -float(np.abs(action - self._answer)[0]), True, False, {}
+
+
 class Constant(gymnasium.Env[Any, Any]):
-    """Always the same observation and reward 1; terminates after ``length`` steps, or never."""
+    """Always the same observation and reward 1; terminates after ``length`` steps, or never.
 
-    observation_space = spaces.Box(0, 1, (1,))
-    action_space = spaces.Discrete(2)
+    Its spaces may be ``like`` those of another toy.
+    """
 
-    def __init__(self, length: int | None = None) -> None:
+    def __init__(
+        self, length: int | None = None, like: gymnasium.Env[Any, Any] | None = None
+    ) -> None:
+        self.observation_space = like.observation_space if like else spaces.Box(0, 1, (1,))
+        self.action_space = like.action_space if like else spaces.Discrete(2)
+        self._seen = np.ones(self.observation_space.shape, np.float32)
         self._length = length
         self._steps = 0
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
         self._steps = 0
-        return np.ones(1, np.float32), {}
+        return self._seen, {}
 
     def step(self, action: Any) -> StepResult:
         self._steps += 1
-        return np.ones(1, np.float32), 1.0, self._steps == self._length, False, {}
+        return self._seen, 1.0, self._steps == self._length, False, {}
 
 
 class Drift(gymnasium.Env[Any, Any]):
@@ -113,6 +133,12 @@ class Drift(gymnasium.Env[Any, Any]):
         self._at = self._at + 0.3 * action + self.np_random.normal(size=2)
         far = bool(np.abs(self._at).max() > self._far)
         return self._at.copy(), float(-np.abs(self._at).sum()), far, False, {}
+
+
+class Pushed(Drift):
+    """The same walk, pushed by a continuous action."""
+
+    action_space = spaces.Box(-1, 1, (1,))
 
 
 class KeptDrift(Drift):

@@ -17,6 +17,7 @@ from exarl.comm.codec import decode_arrays, encode_arrays
 from exarl.envs.episode import Episode
 from exarl.envs.spaces import SpaceAdapter, adapt
 from exarl.learning.exploration import Streams
+from exarl.networks.lstm import LSTM, LSTMConfig
 from exarl.networks.mlp import MLP, MLPConfig
 from exarl.types import Arrays, ArraySpec, Block, EnvSpec
 from exarl.workflows.rollout import Rollout
@@ -29,18 +30,28 @@ def discrete_spec(shape: tuple[int, ...] = (3,), n_actions: int = 2) -> EnvSpec:
     return EnvSpec("Toy-v0", ArraySpec(shape, "float32"), ArraySpec((), "int64"), n_actions)
 
 
+def continuous_spec(shape: tuple[int, ...] = (3,), actions: int = 2) -> EnvSpec:
+    bounds = (-1.0,) * actions, (1.0,) * actions
+    action = ArraySpec((actions,), "float32")
+    return EnvSpec("Toy-v0", ArraySpec(shape, "float32"), action, None, *bounds)
+
+
 def make_agent(
     spec: EnvSpec,
     *,
     id: str = "DQN-v0",
     seed: int = 0,
     hidden: tuple[int, ...] = (8,),
+    units: int = 0,
     learner: bool = False,
     **parameters: Any,
 ) -> Any:
-    """An agent of a small network; ``Any``, so that tests may look inside."""
+    """An agent of a small network, an LSTM if it has ``units``; ``Any``, so that tests may look
+    inside."""
     agent_class = registry.agents.load(id)
-    network = partial(MLP, MLPConfig(hidden), spec.observation)
+    network: Any = partial(MLP, MLPConfig(hidden), spec.observation)
+    if units:
+        network = partial(LSTM, LSTMConfig(hidden, units), spec.observation)
     agent = agent_class(spec, agent_class.Config(**parameters), network, seed)
     if learner:
         agent.set_learner()
@@ -60,9 +71,14 @@ def random_block(
         shape = (*leading, *spec.observation.shape)
         return rng.normal(size=shape).astype(spec.observation.dtype)
 
+    def actions() -> np.ndarray:
+        if spec.n_actions is not None:
+            return rng.integers(spec.n_actions, size=(steps, width))
+        return rng.uniform(-1, 1, (steps, width, *spec.action.shape)).astype(np.float32)
+
     return Block(
         observations(steps + 1, width),
-        rng.integers(spec.n_actions or 1, size=(steps, width)),
+        actions(),
         (scale * rng.normal(size=(steps, width))).astype(np.float32),
         terminated,
         truncated,
@@ -93,9 +109,13 @@ def adapter_of(
 
 
 def make_episode(
-    env: gymnasium.Env[Any, Any], limit: int | None = None, seed: int = 0, env_id: int = 0
+    env: gymnasium.Env[Any, Any],
+    limit: int | None = None,
+    seed: int = 0,
+    env_id: int = 0,
+    kind: str = "discrete",
 ) -> Episode:
-    return Episode(env, adapter_of(env, limit=limit), limit, seed, env_id)
+    return Episode(env, adapter_of(env, kind, limit), limit, seed, env_id)
 
 
 def make_rollout(
@@ -108,7 +128,7 @@ def make_rollout(
     seed: int = 0,
     **options: Any,
 ) -> Rollout:
-    episodes = [make_episode(make_env(i), limit, seed, i) for i in env_ids]
+    episodes = [make_episode(make_env(i), limit, seed, i, agent.action_kind) for i in env_ids]
     return Rollout(agent, episodes, Streams(seed, env_ids), steps, **options)
 
 
@@ -122,6 +142,7 @@ def collect(rollout: Rollout, version: int = 0) -> Block:
 def learn(
     make_env: MakeEnv,
     *,
+    id: str = "DQN-v0",
     blocks: int,
     steps: int = 16,
     width: int = 4,
@@ -130,9 +151,9 @@ def learn(
     **parameters: Any,
 ) -> tuple[Any, list[Block]]:
     """A learner trained as the sync workflow does it, and the blocks it saw."""
-    adapter = adapter_of(make_env(0), limit=limit)
-    actor = make_agent(adapter.spec, seed=seed, **parameters)
-    learner = make_agent(adapter.spec, seed=seed, learner=True, **parameters)
+    spec = adapter_of(make_env(0), registry.agents.load(id).action_kind, limit).spec
+    actor = make_agent(spec, id=id, seed=seed, **parameters)
+    learner = make_agent(spec, id=id, seed=seed, learner=True, **parameters)
     rollout = make_rollout(actor, make_env, range(width), steps=steps, limit=limit, seed=seed)
     seen = []
     for version in range(blocks):

@@ -1,112 +1,210 @@
 """What every registered agent promises: one body, all agents.
 
 A new agent adds its ``Case``: parameters with which it learns the toys in seconds, and how it tells
-the value of an observation.
+the value of an observation. An agent for any actions has a second case with continuous ones.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from helpers_envs import Constant, Drift, Identity
+from helpers_envs import Aim, Constant, Drift, Identity, Pushed
 from helpers_learning import (
     adapter_of,
     assert_same_arrays,
     assert_same_block,
+    collect,
     learn,
     make_agent,
+    make_rollout,
     through_storage,
 )
 
 from exarl import registry
 from exarl.errors import CheckpointError
+from exarl.learning.exploration import Streams
+from exarl.types import Block
+
+pytestmark = pytest.mark.usefixtures("compiled_once")
 
 GAMMA, HORIZON = 0.9, 5
 
 
+def q_value(agent: Any, observations: np.ndarray) -> float:
+    """Of the best action."""
+    return float(agent.q_values(np, params_of(agent), observations).max())
+
+
+def critics_value(agent: Any, observations: np.ndarray) -> float:
+    """The lesser critic's, of what the policy does."""
+    actions = agent.action(observations)[0]
+    params, extra = params_of(agent), None if agent.spec.n_actions else actions
+    outputs = [
+        agent.networks[name].apply(np, agent.part(params, name), observations, extra)[0]
+        for name in agent.critics
+    ]
+    return float(np.min(outputs, 0)[actions[0] if agent.spec.n_actions else 0])
+
+
+def network_value(agent: Any, observations: np.ndarray) -> float:
+    params = agent.part(params_of(agent), "value")
+    return float(agent.networks["value"].apply(np, params, observations)[0, 0])
+
+
+def params_of(agent: Any) -> dict[str, np.ndarray]:
+    return {name: np.asarray(array) for name, array in agent._learned["params"].items()}
+
+
 @dataclass(frozen=True)
 class Case:
-    """How to exercise one agent."""
+    """How to exercise one agent. ``toy`` is what it learns ``identity`` and ``constant`` with: both
+    then share their compiled updates."""
 
-    quick: dict[str, Any]
-    identity: dict[str, Any]
-    identity_blocks: int
-    constant: dict[str, Any]
-    constant_blocks: int
-    value: Callable[[Any, np.ndarray], float]
+    quick: dict[str, Any] = field(default_factory=dict)
+    toy: dict[str, Any] = field(default_factory=dict)
+    identity: dict[str, Any] = field(default_factory=dict)
+    constant: dict[str, Any] = field(default_factory=dict)
+    identity_blocks: int = 20
+    constant_blocks: int = 30
+    value: Callable[[Any, np.ndarray], float] = network_value
+    continuous: bool = False
+    learns: bool = True
+
+    def drift(self) -> Drift:
+        return Pushed() if self.continuous else Drift()
+
+    def aim(self) -> Aim | Identity:
+        return Aim() if self.continuous else Identity()
 
 
-def dqn_value(agent: Any, observation: np.ndarray) -> float:
-    return float(agent.q_values(np, agent._params, observation[None]).max())
+QUICK = {"learning_starts": 30, "batch_size": 8, "updates_per_step": 0.25}
+REPLAY = {"gamma": GAMMA, "batch_size": 32, "learning_rate": 5e-3, "tau": 0.05}
+CONTROL = {**REPLAY, "hidden": (32,), "policy_learning_rate": 1e-3}
 
-
+dqn = Case(
+    quick=QUICK,
+    toy={**REPLAY, "loss": "mse"},  # the Huber loss would settle nearer the median of the targets
+    identity={"learning_starts": 64, "epsilon_steps": 600},
+    constant={"learning_starts": 0, "epsilon_min": 1.0},
+    value=q_value,
+)
+ddpg = Case(
+    quick=QUICK,
+    toy=CONTROL,
+    identity={"learning_starts": 256, "noise": 0.3},
+    constant={"learning_starts": 0},
+    value=critics_value,
+    continuous=True,
+)
+sac = Case(
+    quick=QUICK,
+    toy={**REPLAY, "learn_alpha": False, "updates_per_step": 0.5},
+    identity={"learning_starts": 64, "alpha": 0.05},
+    constant={"learning_starts": 0, "alpha": 1e-6},
+    value=critics_value,
+)
+a2c = Case(
+    quick={"learning_rate": 0.01},
+    toy={"gamma": GAMMA, "max_grad_norm": None, "learning_rate": 0.05, "entropy_scale": 0.01},
+    identity_blocks=60,
+    constant_blocks=200,
+)
+ppo = Case(
+    quick={"epochs": 2, "learning_rate": 0.01},
+    toy={
+        "gamma": GAMMA,
+        "max_grad_norm": None,
+        "learning_rate": 0.01,
+        "epochs": 4,
+        "entropy_scale": 0.05,
+    },
+    identity_blocks=30,
+    constant_blocks=50,
+)
 CASES = {
-    "DQN-v0": Case(
-        quick={"learning_starts": 30, "batch_size": 8, "updates_per_step": 0.25},
-        identity={
-            "learning_starts": 64,
-            "batch_size": 32,
-            "learning_rate": 5e-3,
-            "epsilon_steps": 600,
-            "updates_per_step": 0.5,
-        },
-        identity_blocks=20,
-        constant={
-            "learning_starts": 0,
-            "batch_size": 32,
-            "gamma": GAMMA,
-            "loss": "mse",  # the Huber loss would settle nearer the median of the targets
-            "learning_rate": 5e-3,
-            "tau": 0.05,
-            "epsilon_min": 1.0,
-        },
-        constant_blocks=30,
-        value=dqn_value,
+    "DQN-v0": dqn,
+    "DDPG-v0": ddpg,
+    "TD3-v0": ddpg,
+    "SAC-v0": sac,
+    "SAC-v0 continuous": replace(sac, continuous=True),
+    "A2C-v0": a2c,
+    "A2C-v0 continuous": replace(a2c, continuous=True),
+    "PPO-v0": ppo,
+    "PPO-v0 continuous": replace(
+        ppo, continuous=True, toy={"learning_rate": 5e-3, "epochs": 4, "hidden": (32,)}
     ),
+    "Random-v0": Case(learns=False),
+    "Random-v0 continuous": Case(learns=False, continuous=True),
 }
+LEARNING = [name for name, case in CASES.items() if case.learns]
+VALUING = [name for name in LEARNING if name not in ("A2C-v0 continuous", "PPO-v0 continuous")]
+"""Their value networks see no actions, so that the discrete cases stand for both."""
+
+learning = pytest.mark.parametrize("name", LEARNING)
+valuing = pytest.mark.parametrize("name", VALUING)
+every = pytest.mark.parametrize("name", CASES)
 
 
-@pytest.fixture(params=registry.agents.ids())
-def id(request: pytest.FixtureRequest) -> str:
-    assert request.param in CASES, f"give {request.param} a Case in {__file__}"
-    name: str = request.param
-    return name
+def id_of(name: str) -> str:
+    return name.split(maxsplit=1)[0]
 
 
-def constant_value(id: str, length: int | None, limit: int | None) -> float:
-    case = CASES[id]
+def test_every_agent_has_its_case() -> None:
+    tried = {registry.agents.load(id_of(name)) for name in CASES}
+    for id in registry.agents.ids():
+        assert registry.agents.load(id) in tried, f"give {id} a Case in {__file__}"
+
+
+@cache
+def quick_run(name: str, again: int = 0) -> tuple[Any, list[Block], np.ndarray]:
+    """A learner, the blocks it saw, and the weights it ended with."""
+    case = CASES[name]
+    agent, blocks = learn(
+        lambda _: case.drift(), id=id_of(name), blocks=6, limit=20, seed=1, **case.quick
+    )
+    return agent, blocks, agent.get_weights()
+
+
+def constant_value(name: str, length: int | None, limit: int | None) -> float:
+    case = CASES[name]
     agent, _ = learn(
-        lambda _: Constant(length),
-        id=id,
+        lambda _: Constant(length, case.aim()),
+        id=id_of(name),
         blocks=case.constant_blocks,
         steps=20,
         limit=limit,
-        **case.constant,
+        **{**case.toy, **case.constant},
     )
-    return case.value(agent, np.ones(1, np.float32))
+    return case.value(agent, np.ones((1, *agent.spec.observation.shape), np.float32))
 
 
-def test_same_seed_same_run_another_seed_another(id: str) -> None:
-    runs = [
-        learn(lambda _: Drift(), id=id, blocks=6, limit=20, seed=seed, **CASES[id].quick)
-        for seed in (1, 1, 2)
-    ]
-    (one, blocks), (same, same_blocks), (other, _) = runs
-    for block, again in zip(blocks, same_blocks, strict=True):
-        assert_same_block(block, again)
-    np.testing.assert_array_equal(one.get_weights(), same.get_weights())
-    assert np.abs(one.get_weights() - other.get_weights()).max() > 1e-3
+@every
+def test_same_seed_same_run_another_seed_another(name: str) -> None:
+    (agent, blocks, weights), (_, same_blocks, same) = quick_run(name), quick_run(name, again=1)
+    for block, twin in zip(blocks, same_blocks, strict=True):
+        assert_same_block(block, twin)
+    np.testing.assert_array_equal(weights, same)
+    case = CASES[name]
+    other = make_agent(agent.spec, id=id_of(name), seed=2, **case.quick)
+    rollout = make_rollout(other, lambda _: case.drift(), range(4), steps=16, limit=20, seed=2)
+    assert not np.array_equal(collect(rollout).actions, blocks[0].actions)
+    if case.learns:
+        first = make_agent(agent.spec, id=id_of(name), seed=1, **case.quick).get_weights()
+        assert np.abs(first - other.get_weights()).max() > 1e-3
+        assert np.abs(first - weights).max() > 1e-3
 
 
-def test_a_restored_learner_continues_as_if_nothing_had_happened(id: str) -> None:
-    learner, blocks = learn(lambda _: Drift(), id=id, blocks=6, limit=20, **CASES[id].quick)
+@every
+def test_a_restored_learner_continues_as_if_nothing_had_happened(name: str) -> None:
+    learner, blocks, _ = quick_run(name)
     stored = through_storage(*learner.state())
-    again = make_agent(learner.spec, id=id, seed=9, learner=True, **CASES[id].quick)
+    again = make_agent(learner.spec, id=id_of(name), seed=9, learner=True, **CASES[name].quick)
     again.restore(*stored)
     for block in blocks[:3]:
         assert learner.train(block) == again.train(block)
@@ -114,55 +212,81 @@ def test_a_restored_learner_continues_as_if_nothing_had_happened(id: str) -> Non
     assert_same_arrays(learner.state()[0], again.state()[0])
 
 
-def test_saved_weights_carry_the_policy(id: str, tmp_path: Path) -> None:
-    learner, blocks = learn(lambda _: Drift(), id=id, blocks=4, limit=20, **CASES[id].quick)
+@learning
+def test_saved_weights_carry_the_policy(name: str, tmp_path: Path) -> None:
+    learner, blocks, _ = quick_run(name)
     learner.save(tmp_path / "weights.safetensors")
-    actor = make_agent(learner.spec, id=id, seed=9, **CASES[id].quick)
+    actor = make_agent(learner.spec, id=id_of(name), seed=9, **CASES[name].quick)
     seen = np.concatenate([block.observations[:-1, 0] for block in blocks])
     before = actor.action(seen)[0]
     actor.load(tmp_path / "weights.safetensors")
+    learner.set_weights(learner.get_weights())
     np.testing.assert_array_equal(actor.action(seen)[0], learner.action(seen)[0])
     assert not np.array_equal(before, actor.action(seen)[0])
     with pytest.raises(CheckpointError):
         actor.load(tmp_path / "no such file")
 
 
-def test_training_reports_what_the_agent_declares(id: str) -> None:
-    learner, blocks = learn(lambda _: Drift(), id=id, blocks=4, limit=20, **CASES[id].quick)
+@every
+def test_training_reports_what_the_agent_declares(name: str) -> None:
+    learner, blocks, _ = quick_run(name)
     metrics = learner.train(blocks[0])
-    assert metrics.pop("updates") >= 1
+    assert (metrics.pop("updates") >= 1) is CASES[name].learns
     assert set(metrics) <= set(learner.metrics)
     assert all(np.isfinite(value) for value in metrics.values())
 
 
+@learning
 @pytest.mark.parametrize("seed", range(3))
-def test_learns_the_identity_in_seconds(id: str, seed: int) -> None:
-    """The observation names the action that is rewarded; chance gets a quarter of it."""
-    case = CASES[id]
+def test_learns_the_identity_in_seconds(name: str, seed: int) -> None:
+    """The observation names the action that is rewarded: chance gets a quarter of the discrete
+    ones, and is 2/3 wide of the continuous ones."""
+    case = CASES[name]
     agent, blocks = learn(
-        lambda _: Identity(), id=id, blocks=case.identity_blocks, seed=seed, **case.identity
+        lambda _: case.aim(),
+        id=id_of(name),
+        blocks=case.identity_blocks,
+        steps=20,
+        seed=seed,
+        **{**case.toy, **case.identity},
     )
-    assert blocks[0].rewards.mean() < 0.5
-    assert agent.action(np.eye(4, dtype=np.float32))[0].tolist() == [0, 1, 2, 3]
+    if not case.continuous:
+        assert blocks[0].rewards.mean() < 0.5
+        assert agent.action(np.eye(4, dtype=np.float32))[0].tolist() == [0, 1, 2, 3]
+        return
+    assert blocks[0].rewards.mean() < -0.4
+    aims = np.linspace(-0.7, 0.7, 15, dtype=np.float32)[:, None]
+    assert np.abs(agent.action(aims)[0] - aims).mean() < 0.2  # always 0: 0.37
 
 
-def test_a_reward_cut_by_a_time_limit_has_its_full_value(id: str) -> None:
+@valuing
+def test_a_reward_cut_by_a_time_limit_has_its_full_value(name: str) -> None:
     """Truncation bootstraps: V = r / (1 - gamma), however short the episodes are cut."""
-    value = constant_value(id, length=None, limit=HORIZON)
+    value = constant_value(name, length=None, limit=HORIZON)
     assert value == pytest.approx(1 / (1 - GAMMA), rel=0.05)
 
 
-def test_a_reward_that_ends_has_the_value_of_its_horizon(id: str) -> None:
+@valuing
+def test_a_reward_that_ends_has_the_value_of_its_horizon(name: str) -> None:
     """Termination does not bootstrap. The steps of an episode look alike, so their one value lies
     between the mean of their returns and the fixed point of one-step bootstrapping."""
-    value = constant_value(id, length=HORIZON, limit=None)
+    value = constant_value(name, length=HORIZON, limit=None)
     returns = [(1 - GAMMA**k) / (1 - GAMMA) for k in range(1, HORIZON + 1)]
-    assert 0.95 * np.mean(returns) < value < 1.05 / (1 - GAMMA * (1 - 1 / HORIZON))
+    assert 0.9 * np.mean(returns) < value < 1.15 / (1 - GAMMA * (1 - 1 / HORIZON))
 
 
-def test_acting_alone_needs_no_learner(id: str) -> None:
-    adapter = adapter_of(Drift())
-    agent = make_agent(adapter.spec, id=id)
-    actions, recorded = agent.action(np.zeros((3, 2), np.float32))
-    assert np.shape(actions)[0] == 3
-    assert set(recorded) == set(agent.recorded)
+@every
+def test_acting_alone_needs_no_learner(name: str) -> None:
+    case, seen = CASES[name], np.zeros((3, 2), np.float32)
+    spec = adapter_of(case.drift(), registry.agents.load(id_of(name)).action_kind).spec
+    agent = make_agent(spec, id=id_of(name), **case.quick)
+    for streams in (None, Streams(0, range(3))):
+        actions, recorded = agent.action(seen, streams)
+        assert actions.shape == (3, *spec.action.shape)
+        if case.continuous:
+            assert actions.dtype == np.float32
+        else:
+            assert set(actions.tolist()) <= set(range(3))
+    assert {n: a.shape for n, a in recorded.items()} == {
+        n: (3, *s.shape) for n, s in agent.recorded.items()
+    }

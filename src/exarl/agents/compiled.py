@@ -200,7 +200,7 @@ def _averaging_states(plan: Plan, team: Team) -> Update:
         for start in range(0, updates, team.every):
             numbers = jnp.arange(start, min(start + team.every, updates))
             if inputs is None:
-                state = _counted(state, len(numbers))
+                state = counted(state, len(numbers))
             else:
                 state, metrics = alone(state, data, numbers)
                 found.append(metrics)
@@ -219,14 +219,14 @@ def _stacked(found: list[Any]) -> Any:
 def _joined(found: list[Any]) -> Any:
     """Of several stretches of updates: means of the means, the stacked ones end to end."""
     return {
-        name: np.mean([m[name] for m in found])
+        name: jnp.nanmean(jnp.stack([m[name] for m in found]))
         if np.ndim(found[0][name]) == 0
         else np.concatenate([m[name] for m in found])
         for name in found[0]
     }
 
 
-def _counted(tree: Any, updates: int) -> Any:
+def counted(tree: Any, updates: int) -> Any:
     """The state of a learner that watched ``updates``: its integers are counts of updates, which
     schedules, bias corrections and target copies go by, and must not fall behind."""
     return jax.tree.map(

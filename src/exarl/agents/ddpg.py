@@ -160,7 +160,10 @@ class DDPG(OffPolicy):
                 return moved, opt, self.moved_target(state, {**critics, **moved})[0]
 
             def stay() -> tuple[Any, Any, Any]:
-                return policy, state["policy_opt"], state["target"]
+                target = state["target"]
+                if not self.config.tau:  # a periodic copy does not wait for the policy
+                    target, _ = self.moved_target(state, {**critics, **policy})
+                return policy, state["policy_opt"], target
 
             due = state["count"] % delay == 0
             policy, policy_opt, target = compiled.chosen(due, move, stay) if delay > 1 else move()

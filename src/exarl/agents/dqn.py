@@ -194,7 +194,9 @@ class DQN(OffPolicy):
 
 def _sequences(agent: DQN, block: Block) -> Arrays:
     """What each environment did in the block, [B, T, ...], and the memory it began with [B, ...]."""
-    cfg = agent.config
+    cfg, steps = agent.config, len(block.rewards)
+    if cfg.burn_in >= steps:
+        raise ConfigError(f"burn_in={cfg.burn_in} leaves nothing of blocks of {steps} steps")
     returns, discounts, last = n_step_returns(
         np, agent.rewards(block), block.terminated, block.truncated, cfg.gamma, cfg.n_step
     )

@@ -86,11 +86,14 @@ class PPO(OnPolicy):
             def move() -> Any:
                 return compiled.descend(optimiser, slope["params"], state["opt"], state["params"])
 
+            def stay() -> tuple[Any, Any]:  # counts go on, the same at every learner of a team
+                return state["params"], compiled.counted(state["opt"], 1)
+
             if limit is None:
                 params, opt = move()
                 return {**state, "params": params, "opt": opt}
             halted = state["halted"] | (slope["kl"] > 1.5 * limit)
-            params, opt = compiled.chosen(halted, lambda: (state["params"], state["opt"]), move)
+            params, opt = compiled.chosen(halted, stay, move)
             return {**state, "params": params, "opt": opt, "halted": halted}
 
         def slope_of(state: Any) -> Any:
@@ -126,13 +129,13 @@ class PPO(OnPolicy):
         cfg = self.config
         self.follow(block)
         self._steps += steps if steps is not None else block.steps if block else 0
-        if "halted" in self._learned:
-            self._learned = {**self._learned, "halted": self._learned["halted"] & False}
         inputs = None
         if block is not None:
             inputs = {**self.inputs(block), "index": self._minibatches(block)}
         updates = cfg.epochs * cfg.minibatches
         self._learned, metrics = self._update(self._learned, inputs, updates)
+        if "halted" in self._learned:  # the next block begins afresh
+            self._learned = {**self._learned, "halted": self._learned["halted"] & False}
         return self.report(updates, metrics)
 
     def _minibatches(self, block: Block) -> np.ndarray:

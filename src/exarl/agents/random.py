@@ -32,11 +32,13 @@ class Random(ExaAgent):
     ) -> tuple[np.ndarray, Arrays]:
         shape = (len(observations), *self.spec.action.shape)
         size = int(np.prod(self.spec.action.shape))
-        uniform = self._greedy.random((len(shape[:1]), size)) if rng is None else rng.uniform(size)
+        alone = (len(observations), size)
+        if not self._bounded:
+            normal = self._greedy.standard_normal(alone) if rng is None else rng.normal(size)
+            return normal.reshape(shape).astype(np.float32), {}
+        uniform = self._greedy.random(alone) if rng is None else rng.uniform(size)
         if self.spec.n_actions is not None:
             return (uniform * self.spec.n_actions).astype(np.int64).reshape(shape), {}
-        if not self._bounded and rng is not None:
-            return rng.normal(size).reshape(shape).astype(np.float32), {}
         return (2 * uniform - 1).reshape(shape).astype(np.float32), {}
 
     def set_weights(self, weights: np.ndarray) -> None:

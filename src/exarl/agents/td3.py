@@ -32,5 +32,11 @@ class TD3(DDPG):
         noise = (self.config.target_noise * batch["noise"]).clip(-limit, limit)
         return (self.policy(xp, target, batch["next_observation"]) + noise).clip(-1, 1)
 
+    def report(self, updates: int, metrics: Any) -> dict[str, float]:
+        reported = super().report(updates, metrics)
+        if np.isnan(reported.get("policy_loss", 0.0)):  # no update was the policy's turn
+            reported.pop("policy_loss")
+        return reported
+
     def draws(self, rng: np.random.Generator, updates: int, batch: int) -> Arrays:
         return {"noise": rng.standard_normal((updates, batch, self.size), np.float32)}

@@ -117,7 +117,7 @@ class Rollout:
         for slot, episode in enumerate(self._episodes):
             named = {**episode.state(), "stream": np.array(self._streams.position)}
             named["return"] = self._returns[slot]
-            named |= {f"memory/{name}": array[slot] for name, array in self._memory.items()}
+            named |= {f"memory/{name}": array[slot].copy() for name, array in self._memory.items()}
             arrays |= {f"{episode.env_id}/{name}": array for name, array in named.items()}
         return arrays
 

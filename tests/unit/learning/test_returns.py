@@ -1,7 +1,8 @@
-"""n-step returns against RLax, cases by hand, and NumPy against JAX."""
+"""Returns and V-trace against RLax, cases by hand, and NumPy against JAX."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 import rlax
 
-from exarl.learning.returns import n_step_returns
+from exarl.learning.returns import backward_sum, n_step_returns, vtrace
 
 GAMMA = 0.9
 
@@ -126,3 +127,128 @@ def test_leaves_its_inputs_alone() -> None:
     n_step_returns(np, *block, GAMMA, 3)
     for array, kept in zip(block, before, strict=True):
         np.testing.assert_array_equal(array, kept)
+
+
+# -- V-trace and GAE ------------------------------------------------------------------------------
+
+
+def trace_inputs(seed: int, steps: int = 17, width: int = 3) -> dict[str, np.ndarray]:
+    """The arguments of ``vtrace`` where every end is a termination and values follow each other."""
+    reward, terminated, _ = random_block(seed, steps, width)
+    rng = np.random.default_rng(seed + 100)
+    values = rng.normal(size=(steps + 1, width)).astype(np.float32)
+    return {
+        "v_tm1": values[:-1],
+        "v_t": values[1:],
+        "r_t": reward,
+        "discount_t": (GAMMA * ~terminated).astype(np.float32),
+        "ended": terminated.astype(np.float32),
+        "rho": np.exp(rng.normal(size=(steps, width))).astype(np.float32),
+    }
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("lambda_", [0.0, 0.7, 0.95, 1.0])
+@pytest.mark.parametrize("steps", [1, 2, 17])
+def test_vtrace_equals_rlax(seed: int, lambda_: float, steps: int) -> None:
+    block = trace_inputs(seed, steps)
+    targets, advantages = vtrace(np, **block, lambda_=lambda_)
+    names = ("v_tm1", "v_t", "r_t", "discount_t", "rho")
+    trace = jax.vmap(partial(rlax.vtrace_td_error_and_advantage, lambda_=lambda_), 1, 1)
+    expected = jax.jit(trace)(*(block[name] for name in names))
+    errors = targets - block["v_tm1"]
+    np.testing.assert_allclose(errors, expected.errors, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(advantages, expected.pg_advantage, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("lambda_", [0.0, 0.9, 1.0])
+def test_vtrace_of_the_own_policy_is_generalised_advantage_estimation(
+    seed: int, lambda_: float
+) -> None:
+    block = trace_inputs(seed)
+    block["rho"] = np.ones_like(block["rho"])
+    targets, advantages = vtrace(np, **block, lambda_=lambda_)
+    values = np.concatenate([block["v_tm1"], block["v_t"][-1:]])
+    estimate = jax.vmap(rlax.truncated_generalized_advantage_estimation, (1, 1, None, 1), 1)
+    expected = jax.jit(estimate)(block["r_t"], block["discount_t"], lambda_, values)
+    np.testing.assert_allclose(advantages, expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(targets, block["v_tm1"] + advantages, rtol=1e-5, atol=1e-5)
+
+
+def traced_by_definition(
+    b: dict[str, np.ndarray], lambda_: float, clip_rho: float, clip_c: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Remark 1 of the paper, step by step backwards and in double precision."""
+    v, steps = {name: array.astype(float) for name, array in b.items()}, len(b["rho"])
+    targets, advantages = v["v_tm1"].copy(), np.zeros_like(v["rho"])
+    for t in reversed(range(steps)):
+        rho, c = np.minimum(clip_rho, v["rho"][t]), lambda_ * np.minimum(clip_c, v["rho"][t])
+        ahead = 0.0
+        if t + 1 < steps:
+            ahead = (1 - v["ended"][t]) * (targets[t + 1] - v["v_tm1"][t + 1])
+        error = v["r_t"][t] + v["discount_t"][t] * v["v_t"][t] - v["v_tm1"][t]
+        targets[t] += rho * error + v["discount_t"][t] * c * ahead
+        advantages[t] = rho * (error + v["discount_t"][t] * lambda_ * ahead)
+    return targets, advantages
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("clips", [(1.0, 1.0), (2.0, 0.5), (0.5, 3.0)])
+def test_vtrace_equals_its_definition_with_both_endings(
+    seed: int, clips: tuple[float, float]
+) -> None:
+    block = trace_inputs(seed, 23)
+    rng = np.random.default_rng(seed)
+    block["ended"] = np.maximum(block["ended"], rng.random((23, 3)) < 0.15).astype(np.float32)
+    block["v_t"] = rng.normal(size=(23, 3)).astype(np.float32)  # where a cut step truly led
+    expected = traced_by_definition(block, 0.9, *clips)
+    for got, wanted in zip(
+        vtrace(np, **block, lambda_=0.9, clip_rho=clips[0], clip_c=clips[1]), expected, strict=True
+    ):
+        np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("end", [0, 5, 15])
+@pytest.mark.parametrize("terminates", [False, True])
+def test_an_end_cuts_a_block_in_two(end: int, terminates: bool) -> None:
+    block = trace_inputs(3)
+    block["ended"][end] = 1
+    if terminates:
+        block["discount_t"][end] = 0
+    first = {name: array[: end + 1] for name, array in block.items()}
+    second = {name: array[end + 1 :] for name, array in block.items()}
+    parts = zip(vtrace(np, **first), vtrace(np, **second), strict=True)
+    for whole, (one, other) in zip(vtrace(np, **block), parts, strict=True):
+        np.testing.assert_allclose(whole, np.concatenate([one, other]), rtol=1e-6, atol=1e-6)
+
+
+def test_a_truncated_trace_bootstraps_and_a_terminated_does_not() -> None:
+    """Two environments, values 0 but for 10 where the step led that ended the episode."""
+    v_t, zeros = np.zeros((3, 2)), np.zeros((3, 2))
+    v_t[1] = 10.0
+    discount, ended, ones = np.full((3, 2), 0.5), np.zeros((3, 2)), np.ones((3, 2))
+    ended[1] = 1
+    discount[1, 1] = 0  # terminated
+    targets, advantages = vtrace(np, zeros, v_t, ones, discount, ended, ones)
+    np.testing.assert_allclose(targets, [[1 + 0.5 * 6, 1 + 0.5], [1 + 0.5 * 10, 1], [1, 1]])
+    np.testing.assert_allclose(advantages, targets)
+
+
+@pytest.mark.parametrize("length", range(1, 41))
+def test_backward_sum_equals_a_loop(length: int) -> None:
+    rng = np.random.default_rng(length)
+    values, factors = rng.normal(size=(2, length, 3))
+    expected, ahead = np.zeros((length, 3)), np.zeros(3)
+    for t in reversed(range(length)):
+        ahead = expected[t] = values[t] + factors[t] * ahead
+    np.testing.assert_allclose(backward_sum(np, values, factors), expected, rtol=1e-9, atol=1e-9)
+
+
+def test_vtrace_in_numpy_and_jax_agree_and_keep_float32() -> None:
+    block = trace_inputs(7)
+    in_jax = jax.jit(lambda block: vtrace(jnp, **block, lambda_=0.9))
+    there = in_jax({name: jnp.array(array) for name, array in block.items()})
+    for got, other in zip(vtrace(np, **block, lambda_=0.9), there, strict=True):
+        np.testing.assert_allclose(got, other, rtol=1e-5, atol=1e-5)
+        assert got.dtype == other.dtype == np.float32

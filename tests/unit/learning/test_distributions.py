@@ -1,0 +1,158 @@
+"""Distributions against SciPy, RLax and numerical integrals; and the normal random streams."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import rlax
+from scipy import stats
+
+from exarl.learning import distributions as dist
+from exarl.learning.exploration import Streams
+
+SEEDS = range(4)
+both = pytest.mark.parametrize("xp", [np, jnp], ids=["numpy", "jax"])
+seeds = pytest.mark.parametrize("seed", SEEDS)
+
+
+def normal(seed: int, *shape: int, scale: float = 1.0) -> np.ndarray:
+    return (scale * np.random.default_rng(seed).normal(size=shape)).astype(np.float32)
+
+
+@pytest.mark.filterwarnings("ignore:Rlax softmax")
+@both
+@seeds
+def test_log_softmax_and_entropy_equal_scipy_and_rlax(xp: Any, seed: int) -> None:
+    logits = normal(seed, 6, 5, scale=3.0)
+    log_p = np.asarray(dist.log_softmax(xp, xp.asarray(logits)))
+    exact = np.exp(logits.astype(float))
+    exact /= exact.sum(-1, keepdims=True)
+    np.testing.assert_allclose(log_p, np.log(exact), rtol=1e-5, atol=1e-5)
+    entropy = np.asarray(dist.categorical_entropy(xp, xp.asarray(logits)))
+    np.testing.assert_allclose(entropy, stats.entropy(exact, axis=-1), rtol=1e-4, atol=1e-5)
+    theirs = rlax.softmax().entropy(jnp.array(logits))
+    np.testing.assert_allclose(entropy, theirs, rtol=1e-4, atol=1e-5)
+
+
+@both
+def test_log_softmax_of_huge_logits_is_finite(xp: Any) -> None:
+    log_p = np.asarray(dist.log_softmax(xp, xp.asarray(np.float32([[1e4, 0, -1e4]]))))
+    np.testing.assert_array_equal(log_p, [[0, -1e4, -2e4]])
+
+
+@seeds
+def test_categorical_samples_are_as_frequent_as_they_are_likely(seed: int) -> None:
+    logits = normal(seed, 5)
+    drawn = dist.categorical_sample(
+        np.broadcast_to(logits, (20_000, 5)), np.random.default_rng(seed + 10).random(20_000)
+    )
+    expected = np.exp(dist.log_softmax(np, logits)).astype(float)
+    counts = np.bincount(drawn, minlength=5)
+    assert stats.chisquare(counts, 20_000 * expected / expected.sum()).pvalue > 1e-4
+
+
+def test_a_categorical_sample_is_the_quantile_of_its_uniform_number() -> None:
+    logits = np.log(np.float32([[0.2, 0.5, 0.3]] * 6))
+    uniform = np.array([0.0, 0.19, 0.21, 0.69, 0.71, 1 - 2**-53])
+    assert dist.categorical_sample(logits, uniform).tolist() == [0, 0, 1, 1, 2, 2]
+
+
+def test_an_impossible_action_is_never_drawn() -> None:
+    logits = np.array([[0.0, -np.inf, 0.0, -np.inf]] * 1000)
+    drawn = dist.categorical_sample(logits, np.linspace(1e-6, 1 - 2**-53, 1000))
+    assert set(drawn.tolist()) == {0, 2}
+
+
+@both
+@seeds
+def test_gaussian_log_prob_and_entropy_equal_scipy(xp: Any, seed: int) -> None:
+    actions, mean, log_std = normal(seed, 3, 7, 2)
+    arguments = [xp.asarray(array) for array in (actions, mean, log_std)]
+    scale = np.exp(log_std.astype(float))
+    np.testing.assert_allclose(
+        dist.gaussian_log_prob(xp, *arguments),
+        stats.norm(mean, scale).logpdf(actions).sum(-1),
+        rtol=1e-4,
+        atol=1e-4,
+    )
+    np.testing.assert_allclose(
+        dist.gaussian_entropy(xp, arguments[2]),
+        stats.norm(mean, scale).entropy().sum(-1),
+        rtol=1e-5,
+        atol=1e-5,
+    )
+
+
+@both
+@seeds
+def test_squashed_log_prob_by_change_of_variables(xp: Any, seed: int) -> None:
+    """The density of tanh(x) is that of x over the slope of tanh, here taken numerically."""
+    noise, mean, log_std = (a.astype(float) for a in normal(seed, 3, 7, 2, scale=0.5))
+    before = mean + np.exp(log_std) * noise
+    step = 1e-5
+    slope = (np.tanh(before + step) - np.tanh(before - step)) / (2 * step)
+    expected = stats.norm(mean, np.exp(log_std)).logpdf(before) - np.log(slope)
+    ours = dist.squashed_log_prob(xp, *(xp.asarray(a) for a in (noise, log_std, before)))
+    np.testing.assert_allclose(ours, expected.sum(-1), rtol=1e-4, atol=1e-4)
+
+
+def test_a_squashed_density_integrates_to_one() -> None:
+    actions = np.linspace(-1, 1, 200_001)[1:-1]
+    before, mean, log_std = np.arctanh(actions), 0.4, -0.3
+    noise = (before - mean) * np.exp(-log_std)
+    log_prob = dist.squashed_log_prob(
+        np, noise[:, None], np.full((len(noise), 1), log_std), before[:, None]
+    )
+    assert np.exp(log_prob).sum() * (actions[1] - actions[0]) == pytest.approx(1, abs=1e-3)
+
+
+@both
+def test_extreme_actions_have_finite_log_probabilities(xp: Any) -> None:
+    extreme = xp.asarray(np.float32([[-60.0], [60.0]]))
+    zeros = xp.asarray(np.zeros((2, 1), np.float32))
+    log_prob = np.asarray(dist.squashed_log_prob(xp, zeros, zeros, extreme))
+    # log(1 - tanh(60)^2) = log 4 - 120
+    exact = stats.norm.logpdf(0) - (np.log(4) - 120)
+    np.testing.assert_allclose(log_prob, exact, rtol=1e-5)
+
+
+@both
+def test_softplus_does_not_overflow(xp: Any) -> None:
+    x = np.float32([-200, -1, 0, 1, 200])
+    np.testing.assert_allclose(
+        dist.softplus(xp, xp.asarray(x)), np.logaddexp(0, x.astype(float)), rtol=1e-5, atol=1e-7
+    )
+
+
+# -- normal streams -------------------------------------------------------------------------------
+
+
+@seeds
+def test_normal_streams_are_standard_normal_and_independent(seed: int) -> None:
+    streams = Streams(seed, [0, 1])
+    drawn = np.stack([streams.normal(3) for _ in range(4000)])  # [4000, 2, 3]
+    columns = drawn.reshape(4000, 6)
+    for column in columns.T:
+        assert stats.kstest(column, "norm").pvalue > 1e-4
+    correlation = np.corrcoef(np.concatenate([columns[1:], columns[:-1]], 1).T) - np.eye(12)
+    assert np.abs(correlation[:6]).max() < 0.08  # five standard deviations
+
+
+def test_an_environment_draws_the_same_numbers_whatever_stands_beside_it() -> None:
+    together, alone = Streams(5, [3, 7, 2]), Streams(5, [7])
+    for count in (1, 4, 300, 2):
+        np.testing.assert_array_equal(together.normal(count)[1:2], alone.normal(count))
+    assert together.position == alone.position
+    assert not np.array_equal(together.normal(2)[0], together.normal(2)[1])
+
+
+def test_normal_streams_continue_from_their_position() -> None:
+    streams, again = Streams(1, [0, 4]), Streams(1, [0, 4])
+    streams.normal(3)
+    streams.uniform(2)
+    assert streams.position == 2 * 3 + 2
+    again.seek(streams.position)
+    np.testing.assert_array_equal(streams.normal(600), again.normal(600))
