@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
+
 import pytest
 
 
-@pytest.fixture(scope="session")
-def compiled_once(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Agents of one shape share their compiled updates, which take ten times longer to make than
-    the toys to learn."""
-    from exarl.agents.compiled import jax
-
-    jax.config.update("jax_compilation_cache_dir", str(tmp_path_factory.mktemp("compiled")))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+def pytest_configure(config: pytest.Config) -> None:
+    """Programs of one shape are compiled once for all tests and for the jobs they start: compiling
+    takes ten times longer than the toys take to learn."""
+    folder = tempfile.mkdtemp(prefix="exarl-compiled-")
+    config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = folder
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"

@@ -21,10 +21,7 @@ from helpers_team import Meeting, ThreadTeam, assert_same_state, train_together
 from exarl.agents import compiled
 from exarl.types import Arrays, Block, EnvSpec, concatenate
 
-pytestmark = [
-    pytest.mark.usefixtures("compiled_once"),
-    pytest.mark.filterwarnings("ignore:Rlax softmax"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore:Rlax softmax")
 
 SEEDS = range(3)
 DISCRETE, CONTINUOUS = discrete_spec((3,), 4), continuous_spec((3,), 2)

@@ -112,7 +112,7 @@ def test_the_tuned_file_of_the_pair_wins_within_its_folder(place: Any) -> None:
     assert configuration.values["agent"]["epsilon"] == 0.5
     assert configuration.learner.block_steps == 4
     assert "tuned" in configuration.origins["agent.gamma"]
-    other = place.configure("--env", "Acrobot-v1")
+    other = place.configure("--env", "MountainCar-v0")
     assert other.values["agent"]["gamma"] == 0.2
     assert other.learner.block_steps == 32
 

@@ -92,7 +92,9 @@ def test_an_endless_environment_is_remarked_upon_unless_it_is_cut() -> None:
 
 def test_spaces_no_agent_can_use_are_a_failure() -> None:
     class Wordy(Constant):
-        action_space = gymnasium.spaces.Tuple([gymnasium.spaces.Discrete(2)])
+        def __init__(self) -> None:
+            super().__init__()
+            self.action_space = gymnasium.spaces.Tuple([gymnasium.spaces.Discrete(2)])
 
     assert "spaces" in failed(checked(Wordy))
 

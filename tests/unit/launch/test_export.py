@@ -32,13 +32,13 @@ class Linear:
             raise ValueError(f"expected 4 weights, not {weights.shape}")
         self.weights = weights
 
-    def policy(self) -> Policy:
+    def exported(self) -> Policy:
         columns = np.stack([-self.weights, self.weights], 1)
         return Policy((Affine(columns, np.zeros(2)), ArgMax()), 4, 1)
 
 
 class Mute(Linear):
-    policy = None  # type: ignore[assignment]
+    exported = None  # type: ignore[assignment]
 
 
 @pytest.fixture
