@@ -26,6 +26,11 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
+ON_RANKS = ("DQN, prioritised", "DQN, LSTM", "DDPG", "TD3", "SAC, discrete", "SAC, box", "A2C, box",
+            "A3C, LSTM", "PPO, discrete", "PPO, box", "Random")  # fmt: skip
+"""Of these, those that run on several ranks."""
+
+
 def parameters(case: str, **others: Any) -> dict[str, Any]:
     """The parameters of a run that stops after 200 steps."""
     chosen = CASES[case]

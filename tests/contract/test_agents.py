@@ -31,7 +31,6 @@ from exarl.errors import CheckpointError
 from exarl.learning.exploration import Streams
 from exarl.types import Block
 
-
 GAMMA, HORIZON = 0.9, 5
 
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from helpers_matrix import CASES, parameters
+from helpers_matrix import ON_RANKS, parameters
 from mpi4py import MPI
 
 from exarl import ExaLearner
 
 if __name__ == "__main__":
     workflow, learners, folder = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
-    for case in CASES:
+    for case in ON_RANKS:
         ExaLearner(
             MPI.COMM_WORLD,
             argv=[],

@@ -28,7 +28,6 @@ from exarl.errors import ConfigError
 from exarl.learning.returns import n_step_returns
 from exarl.types import Arrays, Block
 
-
 WIDTH, STEPS, LIMIT = 3, 12, 7
 DQN = {"learning_starts": 0, "batch_size": 4, "updates_per_step": 1e-9}
 

@@ -25,7 +25,6 @@ from exarl.errors import ConfigError
 from exarl.learning.exploration import Streams
 from exarl.types import Arrays, ArraySpec, Block, EnvSpec
 
-
 DISCRETE, CONTINUOUS = discrete_spec((3,), 4), continuous_spec((3,), 2)
 KINDS: dict[str, tuple[str, EnvSpec, dict[str, Any]]] = {
     "DQN": ("DQN-v0", DISCRETE, {"epsilon": 0.3}),
