@@ -29,19 +29,11 @@ class A2C(OnPolicy):
 
     def loss(self, compiled: Any, params: Any, batch: Any) -> tuple[Any, Any]:
         """The whole loss of a block, and its terms."""
-        xp, cfg = compiled.jnp, self.config
+        xp = compiled.jnp
         outputs, values = self.evaluate(compiled, params, batch)
         log_prob, entropy = self.log_prob_entropy(xp, params, outputs, batch["action"])
         policy_loss = -(log_prob * self.advantages(xp, batch)).mean()
-        value_loss = self.value_loss(xp, values, batch)
-        bonus = entropy.mean()
-        loss = policy_loss + cfg.value_scale * value_loss - cfg.entropy_scale * bonus
-        return loss, {
-            "loss": loss,
-            "policy_loss": policy_loss,
-            "value_loss": value_loss,
-            "entropy": bonus,
-        }
+        return self.total(policy_loss, self.value_loss(xp, values, batch), entropy.mean())
 
     def plan(self, compiled: Any) -> Any:
         optimiser = self.optimiser(compiled)

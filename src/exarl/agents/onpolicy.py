@@ -97,7 +97,7 @@ class OnPolicy(Learned):
         """Of [..., A] outputs of the policy: log-probability of ``actions``, and entropy, [...]."""
         if self.discrete:
             log_p = dist.log_softmax(xp, outputs)
-            return select(xp, log_p, actions), -(xp.exp(log_p) * log_p).sum(-1)
+            return select(xp, log_p, actions), dist.categorical_entropy(xp, outputs)
         log_std = params["log_std"]
         log_prob = dist.gaussian_log_prob(xp, actions, outputs, log_std)
         return log_prob, dist.gaussian_entropy(xp, log_std) + xp.zeros_like(log_prob)
@@ -187,6 +187,13 @@ class OnPolicy(Learned):
 
     def value_loss(self, xp: Any, values: Any, batch: Any) -> Any:
         return 0.5 * ((values - batch["target"]) ** 2).mean()
+
+    def total(self, policy_loss: Any, value_loss: Any, entropy: Any) -> tuple[Any, dict[str, Any]]:
+        """The whole loss of a batch, and its terms."""
+        cfg = self.config
+        loss = policy_loss + cfg.value_scale * value_loss - cfg.entropy_scale * entropy
+        terms = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}
+        return loss, {"loss": loss, **terms}
 
     def advantages(self, xp: Any, batch: Any) -> Any:
         """Those of a batch, normalised where asked."""

@@ -52,13 +52,9 @@ class PPO(OnPolicy):
             moved = xp.clip(values - batch["value"], -cfg.value_clip, cfg.value_clip)
             values = batch["value"] + moved
         value_loss = self.value_loss(xp, values, batch)
-        bonus = entropy.mean()
-        loss = policy_loss + cfg.value_scale * value_loss - cfg.entropy_scale * bonus
+        loss, terms = self.total(policy_loss, value_loss, entropy.mean())
         return loss, {
-            "loss": loss,
-            "policy_loss": policy_loss,
-            "value_loss": value_loss,
-            "entropy": bonus,
+            **terms,
             "kl": (ratio - 1 - log_ratio).mean(),
             "clip_fraction": (xp.abs(ratio - 1) > cfg.clip).mean(),
         }

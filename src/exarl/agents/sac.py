@@ -193,9 +193,6 @@ class SAC(OffPolicy):
         critics = {n: a for n, a in params.items() if n.startswith(self.critics)}
         return {**super().start(compiled, params), "target": critics, "count": np.int32(0)}
 
-    def shown(self, state: Any) -> dict[str, Any]:
-        return {n: a for n, a in state["params"].items() if n.startswith("policy/")}
-
     def draws(self, rng: np.random.Generator, updates: int, batch: int) -> Arrays:
         if self.discrete:
             return {}
