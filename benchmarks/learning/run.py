@@ -1,11 +1,13 @@
 """What each agent learns with the packaged settings: return, and steps to a threshold.
 
     python benchmarks/learning/run.py [--only PPO-v0/CartPole-v1 ...] [--seeds 5] [--jobs 2] [--out DIR]
+    python benchmarks/learning/run.py --table results.json ... [--out DIR]
 
 Every run is ``exarl train`` with evaluations of the greedy policy beside it. The table gives, over the
 seeds, the interquartile mean of the best policy's return in 100 episodes of other seeds, its range, and
 the median of the steps at which an evaluation first reached the threshold. ``DIR/curves.png`` shows the
-evaluations; ``DIR/results.json`` holds everything.
+evaluations; ``DIR/results.json`` holds everything. Called again after a stop it goes on: runs whose
+result stands in DIR are not made again. ``--table`` puts the results of several calls into one table.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -52,31 +55,59 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2, help="runs at once")
     parser.add_argument("--out", type=Path, default=Path("learning_results"))
     parser.add_argument("--limit", type=float, default=None, help="seconds a run may take")
+    parser.add_argument("--table", type=Path, nargs="+", help="only show these results")
     parser.add_argument("--words", nargs=argparse.REMAINDER, default=[], help="more parameters")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    # The long ones first, so that the last minutes are not spent on one core.
-    tasks = sorted(options.only, key=lambda task: -TASKS[task][1])
-    pairs = [(task, seed) for task in tasks for seed in range(1, options.seeds + 1)]
-    with ThreadPoolExecutor(options.jobs) as pool:
-        found = list(pool.map(lambda pair: run(*pair, options), pairs))
-    results = {task: [r for r in found if r["task"] == task] for task in options.only}
-    (options.out / "results.json").write_text(json.dumps(results, indent=1))
+    if options.table:
+        found = [r for path in options.table for r in json.loads(path.read_text())]
+    else:
+        # The long ones first, so that the last minutes are not spent on one core.
+        tasks = sorted(options.only, key=lambda task: -TASKS[task][1])
+        pairs = [(task, seed) for task in tasks for seed in range(1, options.seeds + 1)]
+        with ThreadPoolExecutor(options.jobs) as pool:
+            found = list(pool.map(lambda pair: run_once(*pair, options), pairs))
+    (options.out / "results.json").write_text(json.dumps(found, indent=1))
+    by_task = {task: [r for r in found if r["task"] == task] for task in TASKS}
+    results = {task: runs for task, runs in by_task.items() if runs}
     print(table(results), end="")
     draw(results, options.out / "curves.png")
 
 
-def run(task: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
-    """Train and evaluate once."""
+def run_once(task: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
+    """The result of an earlier call, or of a run made now."""
+    folder = options.out / f"{task.replace('/', '_')}_{seed}"
     _, steps, words = TASKS[task]
-    agent, env = task.split("/")
-    folder = options.out / f"{agent}_{env}_{seed}"
-    exarl = [sys.executable, "-m", "exarl"]
     limit = ["--wall_time", str(options.limit)] if options.limit else []
+    return kept(folder, lambda: judged(task, seed, steps, folder, [*words, *limit, *options.words]))
+
+
+def kept(folder: Path, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What stands beside ``folder``, else what ``make`` gives, which then stands there."""
+    path = folder.with_name(f"{folder.name}.json")
+    if path.exists():
+        return json.loads(path.read_text())[0]  # type: ignore[no-any-return]
+    result = make()
+    if result["code"] == 0:
+        path.write_text(json.dumps([result]))
+    return result
+
+
+def judged(
+    task: str,
+    seed: int,
+    steps: int,
+    folder: Path,
+    words: Sequence[str] = (),
+    evaluations: int = EVALUATIONS,
+) -> dict[str, Any]:
+    """One run of ``agent/environment``: its greedy returns, and its best policy's mean of 100."""
+    agent, env = task.split("/")
+    exarl = [sys.executable, "-m", "exarl"]
     command = [
         *(*exarl, "train", "--agent", agent, "--env", env, "--seed", str(seed)),
-        *("--total_steps", str(steps), "--eval_interval", str(steps // EVALUATIONS)),
-        *("--run_dir", str(folder), *words, *limit, *options.words),
+        *("--total_steps", str(steps), "--eval_interval", str(steps // evaluations)),
+        *("--run_dir", str(folder), *words),
     ]
     quiet = {**os.environ, "OMP_NUM_THREADS": "1"}
     trained = subprocess.run(command, capture_output=True, text=True, env=quiet, check=False)
@@ -101,8 +132,8 @@ def run(task: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
     return result
 
 
-def steps_to(result: dict[str, Any]) -> float:
-    threshold = TASKS[result["task"]][0]
+def steps_to(result: dict[str, Any], threshold: float) -> float:
+    """Steps at the first evaluation that reached ``threshold``; infinity if none did."""
     reached = [steps for steps, reward in result.get("curve", []) if reward >= threshold]
     return reached[0] if reached else np.inf
 
@@ -124,7 +155,7 @@ def table(results: dict[str, list[dict[str, Any]]]) -> str:
         if not rewards:
             continue
         threshold = TASKS[task][0]
-        median = float(np.median([steps_to(r) for r in runs]))
+        median = float(np.median([steps_to(r, threshold) for r in runs]))
         shown = f"{median:,.0f}" if np.isfinite(median) else "not within the budget"
         speed = np.median([r["steps_per_s"] for r in runs if "steps_per_s" in r])
         lines.append(
