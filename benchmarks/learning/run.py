@@ -40,8 +40,8 @@ TASKS: dict[str, tuple[float, int, list[str]]] = {
     "PPO-v0/Acrobot-v1": (-100, 300_000, []),
     "DQN-v0/LunarLander-v3": (200, 150_000, []),
     "PPO-v0/LunarLander-v3": (200, 400_000, []),
-    "TD3-v0/LunarLanderContinuous-v3": (200, 150_000, []),
-    "SAC-v0/LunarLanderContinuous-v3": (200, 150_000, []),
+    "TD3-v0/LunarLanderContinuous-v3": (200, 200_000, []),
+    "SAC-v0/LunarLanderContinuous-v3": (200, 200_000, []),
     "TD3-v0/HalfCheetah-v5": (6_000, 300_000, []),
     "SAC-v0/HalfCheetah-v5": (6_000, 300_000, []),
 }

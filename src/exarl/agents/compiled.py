@@ -60,8 +60,14 @@ def linear(start: float, end: float, updates: int) -> Any:
 
 
 def optimizer(name: str, learning_rate: Any, max_grad_norm: float | None) -> Any:
-    """An optax optimiser by name, with the global norm of the gradient clipped where asked."""
-    chosen = getattr(optax, name)(learning_rate)
+    """An optax optimiser by name, with the global norm of the gradient clipped where asked.
+
+    Weight decay, where the optimiser has it, is for matrices: biases, deviations and temperatures are
+    not to be drawn to 0.
+    """
+    decays = name in ("adamw", "lion")
+    options = {"mask": lambda params: jax.tree.map(lambda a: a.ndim > 1, params)} if decays else {}
+    chosen = getattr(optax, name)(learning_rate, **options)
     if max_grad_norm is None:
         return chosen
     return optax.chain(clip_by_global_norm(max_grad_norm), chosen)

@@ -72,6 +72,8 @@ class DQN(OffPolicy):
             self.greedy = slice(1, None)  # the value is the same for all actions
         if self.memory and config.data_generation != "learner":
             raise ConfigError("data_generation must be learner with a network that has memory")
+        if config.normalize_rewards and config.data_generation != "learner":
+            raise ConfigError("data_generation must be learner when normalize_rewards is on")
 
     def make_networks(self, make: MakeNetwork) -> dict[str, Network]:
         if self.spec.n_actions is None:

@@ -87,3 +87,13 @@ def test_arrays_that_do_not_fit_the_tree_are_refused(change: str) -> None:
         del arrays["p/2"]
     with pytest.raises(ValueError):
         compiled.from_arrays(like, arrays, "p")
+
+
+@pytest.mark.parametrize("name", ["adamw", "lion"])
+def test_weight_decay_is_for_matrices(name: str) -> None:
+    optimiser = compiled.optimizer(name, 0.1, None)
+    params = tree(3)
+    nothing = jax.tree.map(jnp.zeros_like, params)
+    step, _ = optimiser.update(nothing, optimiser.init(params), params)
+    assert np.abs(step["w"]).max() > 0
+    assert not np.any(step["b"]) and not np.any(step["s"])

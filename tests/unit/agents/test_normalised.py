@@ -189,3 +189,9 @@ def test_discounted_returns_outlive_their_rollout() -> None:
     other.restore(stored)
     for _ in range(3):
         assert_same_block(collect(one), collect(other))
+
+
+def test_rewards_that_an_actor_sums_up_cannot_be_normalised() -> None:
+    """The actor's targets are made before the learner knows the deviation of the returns."""
+    with pytest.raises(ConfigError, match="data_generation must be learner"):
+        make_agent(DISCRETE, id="DQN-v0", normalize_rewards=True, data_generation="actor")
