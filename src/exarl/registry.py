@@ -30,14 +30,14 @@ class Registry:
         self._plugins_read = False
 
     def register(self, id: str, entry_point: EntryPoint, *, force: bool = False) -> None:
-        """Add ``id``. Raises ConfigError when it exists already, unless ``force``."""
+        """Add ``id``. Raises ConfigError when it exists already as something else, unless ``force``."""
         if not isinstance(id, str) or not id:
             raise ConfigError(f"a {self.kind} id is a non-empty string, not {id!r}")
         if isinstance(entry_point, str) and not all(entry_point.partition(":")):
             raise ConfigError(
                 f"entry_point of {self.kind} '{id}' is 'module:name', not '{entry_point}'"
             )
-        if id in self._entries and not force:
+        if self._entries.get(id, entry_point) != entry_point and not force:
             raise ConfigError(
                 f"{self.kind} '{id}' is registered already; pass force=True to replace it"
             )

@@ -15,7 +15,7 @@ from exarl import registry
 
 MPIEXEC = Path(sys.executable).parent / "mpiexec"
 LEARNING = {"jax", "jaxlib", "optax"}
-SHOWING = {"matplotlib", "rich", "tensorboard", "ray", "plotly", "optuna"}
+SHOWING = {"matplotlib", "rich", "tensorboard", "ray", "plotly", "optuna", "zmq"}
 HEAVY = {"numpy", "gymnasium", "mpi4py", "msgspec", "safetensors"} | LEARNING | SHOWING
 WORKFLOWS = [id for id in ("sync", "async", "rma") if id in registry.workflows]
 
@@ -94,6 +94,7 @@ def run_job(folder: Path, *words: str, ranks: int | None = None) -> dict[str, se
         ("import exarl.registry; exarl.registry.agents.ids()", HEAVY),
         ("import exarl.agents.dqn, exarl.networks.mlp", LEARNING | SHOWING | {"gymnasium"}),
         ("import exarl; exarl.ExaLearner", LEARNING | SHOWING | {"mpi4py.MPI"}),
+        ("import exarl.envs.remote, exarl.envs.serve, exarl.launch.serve", LEARNING | SHOWING),
         ("import exarl.workflows.sync, exarl.experiment", LEARNING | SHOWING | {"mpi4py.MPI"}),
     ],
 )

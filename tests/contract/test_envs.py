@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import gymnasium
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 from helpers_learning import through_storage
+from helpers_programs import CC, cartpole, serving
 
 from exarl.envs.base import can_snapshot
 from exarl.envs.check import check_environment
@@ -19,7 +21,9 @@ from exarl.errors import ConfigError
 QUICK: dict[str, dict[str, Any]] = {
     "ExaLatency-v0": {"mean_seconds": 1e-5, "distribution": "exponential", "episode_steps": 40},
 }
-"""Parameters that make an environment fast enough for a test."""
+"""Parameters that make an environment fast enough for a test, or possible at all."""
+OUTSIDE = ("ExaExternal-v0", "ExaRemote-v0")
+"""Environments that live in another program."""
 STEPS = 120
 SEEDS = (0, 1, 2)
 
@@ -29,7 +33,21 @@ Seen = list[tuple[np.ndarray, float, bool, bool]]
 @pytest.fixture(params=sorted(BUILTIN))
 def id(request: pytest.FixtureRequest) -> str:
     name: str = request.param
+    if name in OUTSIDE:
+        request.getfixturevalue("programs")
     return name
+
+
+@pytest.fixture(scope="module")
+def programs() -> Iterator[None]:
+    """A cart in C for those that live in another program, and a server of it."""
+    if CC is None:
+        pytest.skip("no C compiler")
+    pytest.importorskip("zmq")
+    with serving([cartpole()]) as server:
+        QUICK["ExaExternal-v0"] = {"command": cartpole()}
+        QUICK["ExaRemote-v0"] = {"address": server.address}
+        yield
 
 
 def made(id: str) -> gymnasium.Env[Any, Any]:

@@ -46,7 +46,7 @@ def test_an_installed_package_plugs_in(tmp_path: Path) -> None:
     as_installed(tmp_path, project["name"], project["version"], project["entry-points"])
     environment = {"PYTHONPATH": str(tmp_path)}
     listed = run([sys.executable, "-m", "exarl", "list"], tmp_path, environment)
-    for id in ("ExaFooAgent-v0", "Seldom-v0"):
+    for id in ("ExaFooAgent-v0", "Seldom-v0", "ExaFooEnv-v0"):
         assert id in listed
         described = run([sys.executable, "-m", "exarl", "describe", id], tmp_path, environment)
         assert "parameters:" in described

@@ -66,6 +66,7 @@ def test_an_id_is_taken_once_unless_forced(animals: Registry) -> None:
         animals.register("Cat-v0", dict)
     animals.register("Cat-v0", dict, force=True)
     assert animals.load("Cat-v0") is dict
+    animals.register("Cat-v0", dict)  # the same again, as an installed package's module may do
 
 
 @pytest.mark.parametrize("id", ["", None, 5, ["x"]])

@@ -7,6 +7,7 @@ import importlib
 import inspect
 import warnings
 from collections.abc import Callable, Mapping
+from importlib.metadata import entry_points
 from typing import Any, cast
 
 import gymnasium
@@ -18,9 +19,11 @@ from exarl.errors import ConfigError, did_you_mean
 
 BUILTIN: dict[str, tuple[str, int | None]] = {
     "ExaCartPole-v1": ("exarl.envs.cartpole:ExaCartPole", 500),
+    "ExaExternal-v0": ("exarl.envs.external:ExternalEnv", None),
     "ExaLatency-v0": ("exarl.envs.latency:ExaLatency", None),
     "ExaMaskedCartPole-v0": ("exarl.envs.memory:ExaMaskedCartPole", 500),
     "ExaRecall-v0": ("exarl.envs.memory:ExaRecall", None),
+    "ExaRemote-v0": ("exarl.envs.remote:RemoteEnv", None),
 }
 """id -> (entry point, limit on an episode's steps)"""
 
@@ -46,10 +49,16 @@ def register(id: str, entry_point: str | Callable[..., Any], **options: Any) -> 
     gymnasium.register(id=id, entry_point=entry_point, **options)
 
 
+def plugins() -> dict[str, str]:
+    """Ids that installed packages offer, and the module that registers each: the entry points of
+    the group ``exarl.envs``, as in ``"MyEnv-v0" = "my_env"``."""
+    return {point.name: point.value for point in entry_points(group="exarl.envs")}
+
+
 def env_ids() -> list[str]:
     """Every registered environment id, EXARL's first."""
     register_all()
-    known = sorted(gymnasium.registry)
+    known = {*gymnasium.registry, *plugins()}
     return sorted(known, key=lambda id: (id not in BUILTIN, id))
 
 
@@ -60,6 +69,8 @@ def find_spec(id: str) -> GymSpec:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a word on outdated versions is not an error here
             module, _, name = id.rpartition(":")
+            if not module and name not in gymnasium.registry:
+                module = plugins().get(name, "")
             if module:
                 importlib.import_module(module)  # which registers what it has
             return gymnasium.spec(name)
@@ -68,7 +79,7 @@ def find_spec(id: str) -> GymSpec:
             message = f"environment '{id}' is planned but not in this version of EXARL"
         else:
             message = f"unknown environment '{id}'"
-        hint = did_you_mean(id, gymnasium.registry) or "; see 'exarl list envs'"
+        hint = did_you_mean(id, env_ids()) or "; see 'exarl list envs'"
         if isinstance(error, ImportError):
             message, hint = f"environment '{id}' needs a package that is missing: {error}", ""
         raise ConfigError(message + hint) from error

@@ -20,6 +20,8 @@ usage: exarl COMMAND [--key value ...]
   list        agents, envs, workflows, models     exarl list agents
   describe    the parameters of a component       exarl describe DQN-v0
   check-env   is this environment fit to train?   exarl check-env CartPole-v1
+  serve-env   an environment for other programs   exarl serve-env CartPole-v1 [--bind tcp://...]
+  new         a package of one's own, to change   exarl new env my_env
 
 'exarl COMMAND --help' says more. Under mpiexec or srun the same commands use all ranks;
 '--procs N' starts mpiexec for you.
@@ -121,6 +123,18 @@ def _check_env(words: list[str]) -> int:
     return check.check_env(words)
 
 
+def _serve_env(words: list[str]) -> int:
+    from exarl.launch import serve
+
+    return serve.serve_env(words)
+
+
+def _new(words: list[str]) -> int:
+    from exarl.launch import new
+
+    return new.new(words)
+
+
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "train": _train,
     "resume": _resume,
@@ -129,4 +143,6 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "list": _list,
     "describe": _describe,
     "check-env": _check_env,
+    "serve-env": _serve_env,
+    "new": _new,
 }

@@ -26,6 +26,8 @@ OPTIONS = {
     "list": [],
     "describe": [],
     "check-env": [],
+    "serve-env": ["bind", "make-keys", "keys", "max-sessions", "idle", "max-message"],
+    "new": ["dir"],
 }
 HELP_SECONDS = 0.4
 

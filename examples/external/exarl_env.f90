@@ -1,0 +1,98 @@
+! exarl_env.h for Fortran: the same functions, by the same names. Link with exarl_env.c.
+module exarl_env
+  use, intrinsic :: iso_c_binding, only: c_char, c_double, c_int, c_int64_t, c_null_char, c_ptr
+  implicit none
+
+  integer(c_int), parameter :: exarl_failed = -1, exarl_closed = 0, exarl_reset = 1, exarl_step = 2
+
+  interface
+    ! The connection to EXARL; not associated (c_associated) when EXARL did not start this program.
+    function exarl_open() bind(c) result(env)
+      import :: c_ptr
+      type(c_ptr) :: env
+    end function
+
+    ! Observations are n numbers within bounds.
+    subroutine exarl_box_observation(env, n, low, high) bind(c)
+      import :: c_double, c_int, c_ptr
+      type(c_ptr), value :: env
+      integer(c_int), value :: n
+      real(c_double), intent(in) :: low(*), high(*)
+    end subroutine
+
+    ! Actions are n numbers within bounds.
+    subroutine exarl_box_action(env, n, low, high) bind(c)
+      import :: c_double, c_int, c_ptr
+      type(c_ptr), value :: env
+      integer(c_int), value :: n
+      real(c_double), intent(in) :: low(*), high(*)
+    end subroutine
+
+    ! Actions are one of 0 .. n - 1.
+    subroutine exarl_discrete_action(env, n) bind(c)
+      import :: c_int, c_ptr
+      type(c_ptr), value :: env
+      integer(c_int), value :: n
+    end subroutine
+
+    ! Wait for exarl_reset, exarl_step, exarl_closed or exarl_failed.
+    function exarl_wait(env) bind(c) result(asked)
+      import :: c_int, c_ptr
+      type(c_ptr), value :: env
+      integer(c_int) :: asked
+    end function
+
+    ! The seed of the last reset; -1: go on with the random numbers as they are.
+    function exarl_seed(env) bind(c) result(seed)
+      import :: c_int64_t, c_ptr
+      type(c_ptr), value :: env
+      integer(c_int64_t) :: seed
+    end function
+
+    ! The action of the last step, of a discrete space.
+    function exarl_choice(env) bind(c) result(choice)
+      import :: c_int, c_ptr
+      type(c_ptr), value :: env
+      integer(c_int) :: choice
+    end function
+
+    ! Number i (counted from 0) of the action of the last step, of a box.
+    function exarl_action(env, i) bind(c) result(number)
+      import :: c_double, c_int, c_ptr
+      type(c_ptr), value :: env
+      integer(c_int), value :: i
+      real(c_double) :: number
+    end function
+
+    ! Answer a reset; 0 when all is well.
+    function exarl_observe(env, observation) bind(c) result(error)
+      import :: c_double, c_int, c_ptr
+      type(c_ptr), value :: env
+      real(c_double), intent(in) :: observation(*)
+      integer(c_int) :: error
+    end function
+
+    ! Answer a step; terminated and truncated are 0 or 1.
+    function exarl_result(env, observation, reward, terminated, truncated) bind(c) result(error)
+      import :: c_double, c_int, c_ptr
+      type(c_ptr), value :: env
+      real(c_double), intent(in) :: observation(*)
+      real(c_double), value :: reward
+      integer(c_int), value :: terminated, truncated
+      integer(c_int) :: error
+    end function
+
+    ! Say that the simulation failed; end the text with c_null_char.
+    function exarl_fail(env, text) bind(c) result(error)
+      import :: c_char, c_int, c_ptr
+      type(c_ptr), value :: env
+      character(kind=c_char), intent(in) :: text(*)
+      integer(c_int) :: error
+    end function
+
+    subroutine exarl_close(env) bind(c)
+      import :: c_ptr
+      type(c_ptr), value :: env
+    end subroutine
+  end interface
+end module

@@ -1,0 +1,449 @@
+/* exarl_env.h: makes a C, C++ or Fortran program an environment for EXARL (ExaExternal-v0).
+ *
+ * One header, C99 and POSIX, no library. EXARL starts the program and asks; the program answers:
+ *
+ *     exarl_env *env = exarl_open();
+ *     if (!env) return 1;
+ *     exarl_box_observation(env, 4, NULL, NULL);
+ *     exarl_discrete_action(env, 2);
+ *     for (;;) {
+ *         switch (exarl_wait(env)) {
+ *         case EXARL_RESET: start(exarl_seed(env)); exarl_observe(env, x); break;
+ *         case EXARL_STEP:  advance(exarl_choice(env));
+ *                           exarl_result(env, x, reward, terminated, truncated); break;
+ *         default:          exarl_close(env); return 0;
+ *         }
+ *     }
+ *
+ * In an MPI program rank 0 alone does this, and broadcasts what it was asked. All functions are
+ * static; define EXARL_EXTERN before including the header in one file to have them as symbols for
+ * Fortran. What the functions that return int return is 0 when all is well. docs/external.md has the
+ * bytes of the messages.
+ */
+#ifndef EXARL_ENV_H
+#define EXARL_ENV_H
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "exarl_env.h is for little-endian machines"
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#ifdef EXARL_EXTERN
+#define EXARL_API
+#elif defined(__GNUC__)
+#define EXARL_API static __attribute__((unused))
+#else
+#define EXARL_API static
+#endif
+
+/* What exarl_wait returns. EXARL_CLOSE also means that EXARL is gone. */
+enum { EXARL_FAILED = -1, EXARL_CLOSE = 0, EXARL_RESET = 1, EXARL_STEP = 2 };
+
+/* Types of numbers in an array. */
+enum { EXARL_UINT8 = 1, EXARL_INT64 = 2, EXARL_FLOAT32 = 3, EXARL_FLOAT64 = 4 };
+
+enum { EXARL_MAX_DIMS = 8, EXARL_HEADER = 24 };
+
+typedef struct { /* an array that travels */
+    int type, ndim;
+    uint64_t dims[EXARL_MAX_DIMS];
+} exarl_layout;
+
+typedef struct { /* a space: its kind, its values, and two arrays that describe it */
+    int kind;
+    exarl_layout value;
+    unsigned char *first, *second;
+} exarl_space;
+
+typedef struct {
+    int in, out, is_socket;
+    uint64_t session;
+    int64_t seed;
+    exarl_space observation, action;
+    unsigned char *buffer; /* the last message received */
+    size_t capacity;
+    const unsigned char *chosen; /* the action in it */
+} exarl_env;
+
+/* -- small things ------------------------------------------------------------------------------- */
+
+static size_t exarl_item_(int type) { return type == EXARL_UINT8 ? 1 : type == EXARL_FLOAT32 ? 4 : 8; }
+
+static uint64_t exarl_count_(const exarl_layout *layout)
+{
+    uint64_t count = 1;
+    for (int i = 0; i < layout->ndim; i++) count *= layout->dims[i];
+    return count;
+}
+
+static size_t exarl_size_(const exarl_layout *layout)
+{
+    return (size_t)exarl_count_(layout) * exarl_item_(layout->type);
+}
+
+static size_t exarl_padded_(size_t size) { return (size + 7) / 8 * 8; }
+
+static int exarl_complain_(const char *what)
+{
+    fprintf(stderr, "exarl_env: %s\n", what);
+    return EXARL_FAILED;
+}
+
+static void *exarl_memory_(size_t size)
+{
+    void *memory = malloc(size ? size : 1);
+    if (!memory) {
+        exarl_complain_("not enough memory");
+        exit(1);
+    }
+    return memory;
+}
+
+/* -- bytes ------------------------------------------------------------------------------------------ */
+
+/* 0: all read, 1: the other side is gone. */
+static int exarl_read_(exarl_env *env, unsigned char *bytes, size_t count)
+{
+    while (count > 0) {
+        ssize_t got = read(env->in, bytes, count);
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) return 1;
+        bytes += got;
+        count -= (size_t)got;
+    }
+    return 0;
+}
+
+static int exarl_write_(exarl_env *env, const unsigned char *bytes, size_t count)
+{
+    while (count > 0) {
+#ifdef MSG_NOSIGNAL
+        ssize_t put = env->is_socket ? send(env->out, bytes, count, MSG_NOSIGNAL)
+                                     : write(env->out, bytes, count);
+#else
+        ssize_t put = write(env->out, bytes, count);
+#endif
+        if (put < 0 && errno == EINTR) continue;
+        if (put <= 0) return 1;
+        bytes += put;
+        count -= (size_t)put;
+    }
+    return 0;
+}
+
+static unsigned char *exarl_put_array_(unsigned char *at, const exarl_layout *layout, const void *data)
+{
+    size_t size = exarl_size_(layout);
+    memset(at, 0, 8);
+    at[0] = (unsigned char)layout->type;
+    at[1] = (unsigned char)layout->ndim;
+    memcpy(at + 8, layout->dims, 8 * (size_t)layout->ndim);
+    at += 8 + 8 * layout->ndim;
+    memcpy(at, data, size);
+    memset(at + size, 0, exarl_padded_(size) - size);
+    return at + exarl_padded_(size);
+}
+
+/* Send a message of so many arrays. */
+static int exarl_send_(exarl_env *env, int kind, int count, const exarl_layout *const *layouts,
+                       const void *const *data)
+{
+    uint64_t length = 0;
+    uint16_t arrays = (uint16_t)count;
+    unsigned char *message, *at;
+    int failed;
+    for (int i = 0; i < count; i++)
+        length += 8 + 8 * (uint64_t)layouts[i]->ndim + exarl_padded_(exarl_size_(layouts[i]));
+    message = (unsigned char *)exarl_memory_(EXARL_HEADER + (size_t)length);
+    memcpy(message, "EXRL", 4);
+    message[4] = 1;
+    message[5] = (unsigned char)kind;
+    memcpy(message + 6, &arrays, 2);
+    memcpy(message + 8, &env->session, 8);
+    memcpy(message + 16, &length, 8);
+    at = message + EXARL_HEADER;
+    for (int i = 0; i < count; i++) at = exarl_put_array_(at, layouts[i], data[i]);
+    failed = exarl_write_(env, message, (size_t)(at - message));
+    free(message);
+    return failed;
+}
+
+/* -- spaces ----------------------------------------------------------------------------------------- */
+
+static void exarl_set_(exarl_space *space, int kind, const exarl_layout *layout)
+{
+    free(space->first);
+    free(space->second);
+    space->kind = kind;
+    space->value = *layout;
+    space->first = (unsigned char *)exarl_memory_(exarl_size_(layout));
+    space->second = (unsigned char *)exarl_memory_(exarl_size_(layout));
+}
+
+static void exarl_box_(exarl_space *space, int n, const double *low, const double *high)
+{
+    exarl_layout layout = {EXARL_FLOAT64, 1, {0}};
+    double infinity = 1e308 * 10;
+    layout.dims[0] = (uint64_t)n;
+    exarl_set_(space, 1, &layout);
+    for (int i = 0; i < n; i++) {
+        double bounds[2];
+        bounds[0] = low ? low[i] : -infinity;
+        bounds[1] = high ? high[i] : infinity;
+        memcpy(space->first + 8 * i, &bounds[0], 8);
+        memcpy(space->second + 8 * i, &bounds[1], 8);
+    }
+}
+
+/* Observations are n doubles; low and high may be NULL for no bounds. */
+EXARL_API void exarl_box_observation(exarl_env *env, int n, const double *low, const double *high)
+{
+    exarl_box_(&env->observation, n, low, high);
+}
+
+/* Observations are arrays of any type and shape, in C order, each number within [low, high]. */
+EXARL_API int exarl_array_observation(exarl_env *env, int type, int ndim, const int *dims, double low,
+                                      double high)
+{
+    exarl_layout layout = {EXARL_FLOAT64, 0, {0}};
+    if (type < EXARL_UINT8 || type > EXARL_FLOAT64 || ndim < 0 || ndim > EXARL_MAX_DIMS)
+        return exarl_complain_("exarl_array_observation: no such type or too many dimensions");
+    layout.type = type;
+    layout.ndim = ndim;
+    for (int i = 0; i < ndim; i++) layout.dims[i] = (uint64_t)dims[i];
+    exarl_set_(&env->observation, 1, &layout);
+    for (uint64_t i = 0; i < exarl_count_(&layout); i++) {
+        for (int second = 0; second < 2; second++) {
+            unsigned char *at = second ? env->observation.second : env->observation.first;
+            double bound = second ? high : low;
+            int64_t whole = type == EXARL_INT64 ? (int64_t)bound : 0;
+            float single = type == EXARL_FLOAT32 ? (float)bound : 0;
+            if (type == EXARL_UINT8) at[i] = (unsigned char)bound;
+            if (type == EXARL_INT64) memcpy(at + 8 * i, &whole, 8);
+            if (type == EXARL_FLOAT32) memcpy(at + 4 * i, &single, 4);
+            if (type == EXARL_FLOAT64) memcpy(at + 8 * i, &bound, 8);
+        }
+    }
+    return 0;
+}
+
+/* Actions are n doubles; agents want them bounded. */
+EXARL_API void exarl_box_action(exarl_env *env, int n, const double *low, const double *high)
+{
+    exarl_box_(&env->action, n, low, high);
+}
+
+/* Actions are one of 0 .. n - 1. */
+EXARL_API void exarl_discrete_action(exarl_env *env, int n)
+{
+    exarl_layout layout = {EXARL_INT64, 0, {0}};
+    int64_t count = n, start = 0;
+    exarl_set_(&env->action, 2, &layout);
+    memcpy(env->action.first, &count, 8);
+    memcpy(env->action.second, &start, 8);
+}
+
+/* -- the conversation ---------------------------------------------------------------------------- */
+
+EXARL_API void exarl_close(exarl_env *env)
+{
+    if (!env) return;
+    if (env->in >= 0) close(env->in);
+    if (env->out >= 0 && env->out != env->in) close(env->out);
+    free(env->observation.first);
+    free(env->observation.second);
+    free(env->action.first);
+    free(env->action.second);
+    free(env->buffer);
+    free(env);
+}
+
+/* Connect to the EXARL that started this program; NULL, with a word on standard error, if none did. */
+EXARL_API exarl_env *exarl_open(void)
+{
+    const char *address = getenv("EXARL_ADDRESS");
+    struct sockaddr_un peer;
+    exarl_env *env;
+    if (!address) {
+        exarl_complain_("EXARL_ADDRESS is not set: EXARL starts this program (ExaExternal-v0)");
+        return NULL;
+    }
+    env = (exarl_env *)exarl_memory_(sizeof *env);
+    memset(env, 0, sizeof *env);
+    env->in = env->out = -1;
+    env->seed = -1;
+    if (strcmp(address, "stdio") == 0) {
+        fflush(stdout);
+        env->in = dup(0);
+        env->out = dup(1);
+        if (env->in >= 0 && env->out >= 0 && dup2(2, 1) >= 0) return env; /* printing goes to stderr */
+        exarl_complain_("standard input or output is closed");
+    } else if (strncmp(address, "unix:", 5) != 0 || strlen(address + 5) >= sizeof peer.sun_path) {
+        exarl_complain_("EXARL_ADDRESS is neither 'stdio' nor 'unix:PATH'");
+    } else {
+        memset(&peer, 0, sizeof peer);
+        peer.sun_family = AF_UNIX;
+        strcpy(peer.sun_path, address + 5);
+        env->is_socket = 1;
+        env->in = env->out = socket(AF_UNIX, SOCK_STREAM, 0);
+        if (env->in >= 0 && connect(env->in, (struct sockaddr *)&peer, sizeof peer) == 0) return env;
+        exarl_complain_("cannot connect to EXARL_ADDRESS");
+    }
+    exarl_close(env);
+    return NULL;
+}
+
+/* Say that the simulation failed, instead of an answer; EXARL may ask for a reset. */
+EXARL_API int exarl_fail(exarl_env *env, const char *text)
+{
+    exarl_layout number = {EXARL_INT64, 0, {0}}, words = {EXARL_UINT8, 1, {0}};
+    const exarl_layout *layouts[2];
+    const void *data[2];
+    int64_t failed = 3;
+    words.dims[0] = strlen(text);
+    layouts[0] = &number;
+    layouts[1] = &words;
+    data[0] = &failed;
+    data[1] = text;
+    return exarl_send_(env, 8, 2, layouts, data);
+}
+
+static int exarl_describe_(exarl_env *env)
+{
+    exarl_layout two = {EXARL_UINT8, 1, {2}};
+    const exarl_layout *layouts[5];
+    const void *data[5];
+    unsigned char kinds[2];
+    if (!env->observation.kind || !env->action.kind)
+        return exarl_complain_("say what observations and actions are before the first exarl_wait");
+    kinds[0] = (unsigned char)env->observation.kind;
+    kinds[1] = (unsigned char)env->action.kind;
+    layouts[0] = &two;
+    data[0] = kinds;
+    layouts[1] = layouts[2] = &env->observation.value;
+    data[1] = env->observation.first;
+    data[2] = env->observation.second;
+    layouts[3] = layouts[4] = &env->action.value;
+    data[3] = env->action.first;
+    data[4] = env->action.second;
+    return exarl_send_(env, 2, 5, layouts, data);
+}
+
+/* The data of a message's only array if it has this layout, else NULL. */
+static const unsigned char *exarl_only_(const unsigned char *body, uint64_t length, int arrays,
+                                        const exarl_layout *layout)
+{
+    size_t head = 8 + 8 * (size_t)layout->ndim;
+    if (arrays != 1 || length != head + exarl_padded_(exarl_size_(layout))) return NULL;
+    if (body[0] != layout->type || body[1] != layout->ndim) return NULL;
+    if (memcmp(body + 8, layout->dims, 8 * (size_t)layout->ndim) != 0) return NULL;
+    return body + head;
+}
+
+/* Wait until EXARL asks for something: EXARL_RESET, EXARL_STEP, EXARL_CLOSE, or EXARL_FAILED. */
+EXARL_API int exarl_wait(exarl_env *env)
+{
+    static const exarl_layout seed = {EXARL_INT64, 0, {0}};
+    unsigned char header[EXARL_HEADER];
+    const unsigned char *data;
+    uint64_t length;
+    uint16_t arrays;
+    for (;;) {
+        if (exarl_read_(env, header, sizeof header)) return EXARL_CLOSE;
+        if (memcmp(header, "EXRL\001", 5) != 0) return exarl_complain_("not a message of version 1");
+        memcpy(&arrays, header + 6, 2);
+        memcpy(&env->session, header + 8, 8);
+        memcpy(&length, header + 16, 8);
+        if (length > (uint64_t)1 << 31) return exarl_complain_("a message that is too long");
+        if (length > env->capacity) {
+            free(env->buffer);
+            env->buffer = (unsigned char *)exarl_memory_((size_t)length);
+            env->capacity = (size_t)length;
+        }
+        if (exarl_read_(env, env->buffer, (size_t)length)) return EXARL_CLOSE;
+        switch (header[5]) {
+        case 1: /* HELLO */
+            if (exarl_describe_(env)) return EXARL_FAILED;
+            break;
+        case 3: /* RESET */
+            data = exarl_only_(env->buffer, length, arrays, &seed);
+            if (!data) return exarl_complain_("a reset without a seed");
+            memcpy(&env->seed, data, 8);
+            return EXARL_RESET;
+        case 5: /* STEP */
+            env->chosen = exarl_only_(env->buffer, length, arrays, &env->action.value);
+            if (!env->chosen) return exarl_complain_("an action of another shape");
+            return EXARL_STEP;
+        case 7: /* CLOSE */
+            return EXARL_CLOSE;
+        default:
+            return exarl_complain_("a message that is not for an environment");
+        }
+    }
+}
+
+/* The seed of the last reset, at least 0; -1: continue with the random numbers as they are. */
+EXARL_API int64_t exarl_seed(const exarl_env *env) { return env->seed; }
+
+/* The action of the last step, of a discrete space. */
+EXARL_API int exarl_choice(const exarl_env *env)
+{
+    int64_t choice = -1;
+    if (env->chosen && env->action.kind == 2) memcpy(&choice, env->chosen, 8);
+    return (int)choice;
+}
+
+/* The i-th number of the action of the last step, of a box. */
+EXARL_API double exarl_action(const exarl_env *env, int i)
+{
+    double number = 0;
+    if (env->chosen && env->action.kind == 1 && i >= 0 && (uint64_t)i < env->action.value.dims[0])
+        memcpy(&number, env->chosen + 8 * i, 8);
+    return number;
+}
+
+/* Answer a reset. */
+EXARL_API int exarl_observe(exarl_env *env, const void *observation)
+{
+    const exarl_layout *layout = &env->observation.value;
+    return exarl_send_(env, 4, 1, &layout, &observation);
+}
+
+/* Answer a step; terminated: the episode ended by its rules, truncated: it was cut. */
+EXARL_API int exarl_result(exarl_env *env, const void *observation, double reward, int terminated,
+                           int truncated)
+{
+    static const exarl_layout number = {EXARL_FLOAT64, 0, {0}}, two = {EXARL_UINT8, 1, {2}};
+    const exarl_layout *layouts[3];
+    const void *data[3];
+    unsigned char ends[2];
+    ends[0] = terminated != 0;
+    ends[1] = truncated != 0;
+    layouts[0] = &env->observation.value;
+    layouts[1] = &number;
+    layouts[2] = &two;
+    data[0] = observation;
+    data[1] = &reward;
+    data[2] = ends;
+    return exarl_send_(env, 6, 3, layouts, data);
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,210 @@
+"""A program that talks the protocol: started, connected, listened to, and ended."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Literal
+
+from exarl.envs import child
+from exarl.envs.link import ADDRESS, Link
+from exarl.envs.protocol import MAX_BYTES, Kind, Message, encode
+from exarl.errors import EnvironmentFailure
+
+Transport = Literal["socket", "stdio"]
+
+_LONGEST_PATH = 100  # of a Unix socket; systems allow 104 or 108
+_LAST_WORDS = 500
+
+
+class Program:
+    """A child and the connection to it.
+
+    With transport ``socket`` the program connects to the Unix socket that ``EXARL_ADDRESS`` names,
+    which also a rank of an MPI launcher on this host can do; with ``stdio`` it talks over its standard
+    input and output, which launchers carry from any host. ``work_dir`` is the folder it runs in, and
+    where its output goes; without one it runs in the present folder, its output is kept until the end.
+    ``{address}`` in the command is replaced by the address. ``last_moment`` are the seconds that a
+    program which hung up is given to end, so that its exit code can be told.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        transport: Transport = "socket",
+        work_dir: Path | None = None,
+        max_bytes: int = MAX_BYTES,
+        last_moment: float = 2.0,
+    ) -> None:
+        self.name = command[0]
+        self.patience = 2.0  # seconds to go by itself once it is dismissed
+        self._link: Link | None = None
+        self._log: IO[bytes] | None = None
+        self._listener: socket.socket | None = None
+        self._max_bytes, self._last_moment = max_bytes, last_moment
+        self._folder = _private_folder()
+        try:
+            output = _output_file(work_dir or self._folder)
+            self._log = output.open("rb")
+            address = "stdio" if transport == "stdio" else self._listen()
+            self._process = self._start(command, address, output, work_dir)
+        except OSError as error:
+            self._clean()
+            reason = error.strerror or str(error)
+            raise EnvironmentFailure(f"cannot start '{self.name}': {reason}") from error
+
+    @property
+    def connected(self) -> bool:
+        return self._link is not None
+
+    def fileno(self) -> int:
+        """What becomes readable when the program connects, or when it says something."""
+        found = self._link or self._listener
+        assert found is not None
+        return found.fileno()
+
+    def accept(self, timeout: float) -> bool:
+        """Whether the program has connected within ``timeout`` s; EnvironmentFailure if it ended."""
+        deadline = time.monotonic() + timeout
+        while self._link is None:
+            assert self._listener is not None
+            self._listener.settimeout(max(0.0, min(0.1, deadline - time.monotonic())))
+            try:
+                peer, _ = self._listener.accept()
+            except (TimeoutError, BlockingIOError):
+                if self._process.poll() is not None:
+                    raise EnvironmentFailure(self.ending()) from None
+                if time.monotonic() >= deadline:
+                    return False
+                continue
+            descriptor = peer.detach()
+            self._link = Link(descriptor, descriptor, self._max_bytes)
+            self._tidy()
+        return True
+
+    def send(self, data: bytes, timeout: float | None = None) -> None:
+        """Send one message; EnvironmentFailure when the program cannot be reached."""
+        assert self._link is not None
+        try:
+            self._link.send(data, timeout)
+        except (EOFError, TimeoutError) as error:
+            raise EnvironmentFailure(self._why(error)) from error
+
+    def receive(self, timeout: float | None = None) -> bytes:
+        """Its next message; EnvironmentFailure when none comes. ProtocolError is let through."""
+        assert self._link is not None
+        try:
+            return self._link.receive(timeout)
+        except (EOFError, TimeoutError) as error:
+            raise EnvironmentFailure(self._why(error)) from error
+
+    def ending(self) -> str:
+        """How the program ended, in a sentence; it is given a moment to do so."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(self._last_moment)
+        code = self._process.poll()
+        if code is None:
+            how = "closed its connection"
+        elif code < 0:
+            how = f"was killed by {signal.Signals(-code).name}"
+        else:
+            how = f"ended with exit code {code}"
+        words = self._last_words()
+        return f"'{self.name}' {how}" + (f"; its last words: {words}" if words else "")
+
+    @property
+    def running(self) -> bool:
+        return self._process.poll() is None
+
+    def dismiss(self) -> None:
+        """Say goodbye and hang up."""
+        if self._link is not None:
+            with suppress(EOFError, TimeoutError):
+                self._link.send(encode(Message(Kind.CLOSE)), 0.1)
+            self._link.close()
+
+    def terminate(self) -> None:
+        """Tell it to end by a signal."""
+        child.send(self._process, signal.SIGTERM)
+
+    def close(self, grace: float = 2.0) -> None:
+        """Dismiss the program, and end it if it does not go."""
+        self.dismiss()
+        child.end(self._process, self.patience, grace)
+        self._clean()
+
+    def _why(self, error: Exception) -> str:
+        if isinstance(error, TimeoutError):
+            return f"'{self.name}' gave {error}"
+        return self.ending()
+
+    def _listen(self) -> str:
+        path = self._folder / "socket"
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listener.bind(str(path))
+        self._listener.listen(1)
+        return f"unix:{path}"
+
+    def _start(
+        self, command: Sequence[str], address: str, output: Path, work_dir: Path | None
+    ) -> subprocess.Popen[bytes]:
+        words = [word.replace("{address}", address) for word in command]
+        environ = {ADDRESS: address}
+        if address != "stdio":
+            return child.start(words, output=output, environ=environ, cwd=work_dir)
+        pipe = subprocess.PIPE
+        process = child.start(
+            words, output=output, environ=environ, cwd=work_dir, stdin=pipe, stdout=pipe
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        reader, writer = os.dup(process.stdout.fileno()), os.dup(process.stdin.fileno())
+        process.stdout.close()
+        process.stdin.close()
+        self._link = Link(reader, writer, self._max_bytes)
+        self._tidy()
+        return process
+
+    def _last_words(self) -> str:
+        if self._log is None or self._log.closed:
+            return ""
+        size = self._log.seek(0, os.SEEK_END)
+        self._log.seek(max(0, size - _LAST_WORDS))
+        return " ".join(self._log.read().decode(errors="replace").split())
+
+    def _tidy(self) -> None:
+        """Once connected, neither the socket nor the private folder is needed by name, so that not even
+        a killed process leaves them."""
+        if self._listener is not None:
+            self._listener.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _clean(self) -> None:
+        self._tidy()
+        if self._log is not None:
+            self._log.close()
+
+
+def _private_folder() -> Path:
+    """A folder that nobody else can look into, with a name short enough for a socket in it."""
+    folder = Path(tempfile.mkdtemp(prefix="exarl-"))
+    if len(str(folder)) < _LONGEST_PATH - len("/socket"):
+        return folder
+    folder.rmdir()
+    return Path(tempfile.mkdtemp(prefix="exarl-", dir="/tmp"))
+
+
+def _output_file(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(prefix="program-", suffix=".log", dir=folder)
+    os.close(descriptor)
+    return Path(name)

@@ -1,0 +1,157 @@
+"""Spaces as the protocol knows them: Box, Discrete and MultiDiscrete, two arrays each.
+
+Others are brought to one of these at the environment's side: MultiBinary becomes MultiDiscrete, what
+Gymnasium can flatten becomes a Box.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from exarl.envs.protocol import TYPES, Kind, Message, ProtocolError
+
+BOX, DISCRETE, MULTI_DISCRETE = 1, 2, 3
+Space = spaces.Space[Any]
+
+
+@dataclass(frozen=True)
+class Port:
+    """A space on the wire: what travels, and how the environment's own values become that."""
+
+    space: Space
+    send: Callable[[Any], np.ndarray]  # the environment's value -> array
+    receive: Callable[[np.ndarray], Any]  # array -> the environment's value
+
+
+def port(space: Space) -> Port:
+    """How values of ``space`` travel; ValueError when they cannot."""
+    if isinstance(space, spaces.Box):
+        return _box_port(space)
+    if isinstance(space, spaces.Discrete):
+        return Port(space, lambda value: np.array(value, np.int64), int)
+    if isinstance(space, spaces.MultiDiscrete | spaces.MultiBinary):
+        shape, dtype = space.shape, space.dtype
+        many = space if isinstance(space, spaces.MultiDiscrete) else _of_binary(space)
+        return Port(
+            many,
+            lambda value: np.asarray(value, np.int64).reshape(shape),
+            lambda array: array.astype(dtype),
+        )
+    if not space.is_np_flattenable:
+        raise ValueError(f"{space} cannot travel")
+    flat = spaces.flatten_space(space)
+    assert isinstance(flat, spaces.Box)
+    travelling = _box_port(flat)
+    return Port(
+        travelling.space,
+        lambda value: travelling.send(spaces.flatten(space, value)),
+        lambda array: spaces.unflatten(space, travelling.receive(array)),
+    )
+
+
+def action_port(space: Space) -> Port:
+    """Like ``port``; ValueError also where an agent could not choose a flattened action."""
+    parts = space.spaces if isinstance(space, spaces.Dict | spaces.Tuple) else None
+    if parts is None:
+        simple = spaces.Box | spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary
+        fit = isinstance(space, simple)
+    else:
+        values = parts.values() if isinstance(parts, dict) else parts
+        fit = all(isinstance(part, spaces.Box) for part in values)
+    if not fit:
+        raise ValueError(f"actions of {space} cannot travel")
+    return port(space)
+
+
+def spaces_message(observation: Space, action: Space, session: int = 0) -> Message:
+    """SPACES: two kinds, then two arrays for each space."""
+    kinds, arrays = [], []
+    for space in (observation, action):
+        kind, first, second = _describe(space)
+        kinds.append(kind)
+        arrays += [first, second]
+    return Message(Kind.SPACES, (np.array(kinds, np.uint8), *arrays), session)
+
+
+def read_spaces(message: Message) -> tuple[Space, Space]:
+    """The observation space and the action space in a SPACES."""
+    if len(message.arrays) != 5 or message.arrays[0].shape != (2,):
+        raise ProtocolError("SPACES holds two kinds, and two arrays for each space")
+    kinds, *arrays = message.arrays
+    observation = _read(int(kinds[0]), arrays[0], arrays[1])
+    return observation, _read(int(kinds[1]), arrays[2], arrays[3])
+
+
+def check_value(space: Space, array: np.ndarray, what: str) -> None:
+    """ProtocolError unless ``array`` has the shape and dtype of ``space`` and may be its value.
+
+    Numbers of a Box may be out of its bounds: many environments cut them themselves.
+    """
+    dtype = np.dtype(np.int64 if isinstance(space, spaces.Discrete) else space.dtype)
+    if array.shape != (space.shape or ()) or array.dtype != dtype:
+        raise ProtocolError(
+            f"{what} is an array {array.shape} of {array.dtype}, its space says {space}"
+        )
+    if isinstance(space, spaces.Box):
+        return
+    value = np.int64(array) if isinstance(space, spaces.Discrete) else array
+    if not space.contains(value):
+        raise ProtocolError(f"{what} {array} is not in {space}")
+
+
+def _box_port(space: spaces.Box) -> Port:
+    dtype = _travelling(np.dtype(space.dtype))
+    shape, own = space.shape, np.dtype(space.dtype)
+    box = spaces.Box(space.low.astype(dtype), space.high.astype(dtype), shape, dtype.type)
+    return Port(
+        box,
+        lambda value: np.asarray(value, dtype).reshape(shape),
+        lambda array: array.astype(own),
+    )
+
+
+def _of_binary(space: spaces.MultiBinary) -> spaces.MultiDiscrete:
+    return spaces.MultiDiscrete(np.full(space.shape, 2))
+
+
+def _travelling(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The type in which numbers of ``dtype`` travel without loss."""
+    if dtype in TYPES.values():
+        return dtype
+    if dtype.kind == "f" and dtype.itemsize < 4:
+        return np.dtype(np.float32)
+    if dtype.kind in "iu" and dtype.itemsize < 8:
+        return np.dtype(np.int64)
+    if dtype.kind == "b":
+        return np.dtype(np.uint8)
+    raise ValueError(f"numbers of type {dtype} cannot travel")
+
+
+def _describe(space: Space) -> tuple[int, np.ndarray, np.ndarray]:
+    if isinstance(space, spaces.Box):
+        return BOX, space.low, space.high
+    if isinstance(space, spaces.Discrete):
+        return DISCRETE, np.array(space.n, np.int64), np.array(space.start, np.int64)
+    assert isinstance(space, spaces.MultiDiscrete)
+    return MULTI_DISCRETE, space.nvec.astype(np.int64), space.start.astype(np.int64)
+
+
+def _read(kind: int, first: np.ndarray, second: np.ndarray) -> Space:
+    if first.shape != second.shape or first.dtype != second.dtype:
+        raise ProtocolError("the two arrays of a space have one shape and one type")
+    if kind == BOX:
+        if not (first <= second).all():  # NaN as well
+            raise ProtocolError("a Box has low <= high everywhere")
+        return spaces.Box(first.copy(), second.copy(), first.shape, first.dtype.type)
+    if first.dtype != np.int64 or not first.size or first.min() < 1:
+        raise ProtocolError("a discrete space counts at least one value, in int64")
+    if kind == DISCRETE and first.shape == ():
+        return spaces.Discrete(int(first), start=int(second))
+    if kind == MULTI_DISCRETE:
+        return spaces.MultiDiscrete(first.copy(), start=second.copy())
+    raise ProtocolError(f"no space has kind {kind} and shape {first.shape}")
