@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import sys
@@ -24,7 +25,7 @@ from exarl.config import (
     schema_of,
     stored_source,
 )
-from exarl.envs import describe_env, make_env
+from exarl.envs import ExaEnv, describe_env, make_env
 from exarl.envs.episode import Episode
 from exarl.envs.spaces import SpaceAdapter, adapt
 from exarl.errors import ConfigError
@@ -143,6 +144,9 @@ def build_episode(
         max_episode_steps=limit,
         frames=learner.frame_stack,
     )
+    if isinstance(env.unwrapped, ExaEnv):
+        spec = dataclasses.replace(adapter.spec, about=env.unwrapped.describe())
+        adapter = dataclasses.replace(adapter, spec=spec)
     return env, adapter, limit
 
 
@@ -220,9 +224,15 @@ def script_flags() -> list[str]:
 
 
 def create_run(
-    configuration: Configuration, layout: Mapping[str, Any], mpi: str | None
+    configuration: Configuration,
+    layout: Mapping[str, Any],
+    mpi: str | None,
+    environment: Mapping[str, str] | None = None,
 ) -> RunDirectory:
-    """A new run directory for this configuration, with its manifest in it."""
+    """A new run directory for this configuration, with its manifest in it.
+
+    ``environment`` is what the environment says of itself.
+    """
     learner = configuration.learner
     run = (
         RunDirectory(expand(learner.run_dir))
@@ -230,7 +240,8 @@ def create_run(
         else new_run_directory(learner.output_dir, learner.agent, learner.env, learner.workflow)
     )
     layout = {**layout, "envs_per_actor": learner.envs_per_actor}
-    run.create(configuration.to_json(), make_manifest(layout, learner.seed, mpi=mpi))
+    facts = {"mpi": mpi, "environment": {"id": learner.env, **(environment or {})}}
+    run.create(configuration.to_json(), make_manifest(layout, learner.seed, **facts))
     return run
 
 

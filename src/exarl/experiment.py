@@ -289,7 +289,7 @@ class ExaLearner:
             return self._run, found
         layout = {**dataclasses.asdict(self.layout), "actors": self.layout.actors}
         library = mpi.library_version() if self.channel is not None else None
-        run = create_run(self.configuration, layout, library)
+        run = create_run(self.configuration, layout, library, self.agent.spec.about)
         note_run(run.path)
         return run, None
 

@@ -45,6 +45,8 @@ class EnvSpec:
     action_low: tuple[float, ...] = ()
     action_high: tuple[float, ...] = ()
     max_episode_steps: int | None = None
+    about: Mapping[str, str] = field(default_factory=dict)
+    """What the environment says of itself, for the run's manifest."""
 
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)

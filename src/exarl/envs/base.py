@@ -20,6 +20,10 @@ class ExaEnv(gymnasium.Env[Any, Any]):
     the episode again from its seed and actions, which a slow simulation will want to avoid.
     """
 
+    def describe(self) -> dict[str, str]:
+        """What a reader of the run's ``manifest.json`` should know, such as where data came from."""
+        return {}
+
     def get_state(self) -> Arrays:
         """All that ``set_state`` needs to continue this episode, as named arrays."""
         raise NotImplementedError

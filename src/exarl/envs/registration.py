@@ -18,8 +18,11 @@ from exarl.config import Schema, schema_of_signature
 from exarl.errors import ConfigError, did_you_mean
 
 BUILTIN: dict[str, tuple[str, int | None]] = {
+    "ExaBooster-v0": ("exarl.envs.booster.env:ExaBooster", 100),
+    "ExaBoosterDiscrete-v0": ("exarl.envs.booster.env:ExaBoosterDiscrete", 100),
     "ExaCartPole-v1": ("exarl.envs.cartpole:ExaCartPole", 500),
     "ExaExternal-v0": ("exarl.envs.external:ExternalEnv", None),
+    "ExaCovid-v0": ("exarl.envs.covid.env:ExaCovid", 21),
     "ExaLatency-v0": ("exarl.envs.latency:ExaLatency", None),
     "ExaMaskedCartPole-v0": ("exarl.envs.memory:ExaMaskedCartPole", 500),
     "ExaRecall-v0": ("exarl.envs.memory:ExaRecall", None),
@@ -30,8 +33,6 @@ BUILTIN: dict[str, tuple[str, int | None]] = {
 PLANNED = (
     "ExaCH-v0",
     "ExaCH3D-v0",
-    "ExaBoosterDiscrete-v0",
-    "ExaCovid-v0",
     "ExaWaterClusterDiscrete-v0",
     "ExaTetris-v0",
 )

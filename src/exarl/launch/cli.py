@@ -17,6 +17,7 @@ usage: exarl COMMAND [--key value ...]
   resume      continue a run from its directory   exarl resume RUN [--total_steps 120000]
   evaluate    play a run's policy greedily        exarl evaluate RUN [--episodes 20] [--video F.gif]
   export      a run's policy for other programs   exarl export RUN --format npz|onnx|c
+  surrogate   a learnt plant for the Booster      exarl surrogate --data BOOSTR.csv --out FILE.npz
   list        agents, envs, workflows, models     exarl list agents
   describe    the parameters of a component       exarl describe DQN-v0
   check-env   is this environment fit to train?   exarl check-env CartPole-v1
@@ -105,6 +106,12 @@ def _export(words: list[str]) -> int:
     return export.export(words)
 
 
+def _surrogate(words: list[str]) -> int:
+    from exarl.launch import surrogate
+
+    return surrogate.surrogate(words)
+
+
 def _list(words: list[str]) -> int:
     from exarl.launch import describe
 
@@ -140,6 +147,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "resume": _resume,
     "evaluate": _evaluate,
     "export": _export,
+    "surrogate": _surrogate,
     "list": _list,
     "describe": _describe,
     "check-env": _check_env,

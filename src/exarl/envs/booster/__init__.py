@@ -1,0 +1,1 @@
+"""The regulator of the Fermilab Booster's magnet power supplies."""

@@ -1,0 +1,1 @@
+"""An epidemic with mitigation as action and intensive care as limit."""
