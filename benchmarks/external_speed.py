@@ -20,12 +20,12 @@ from typing import Any
 
 import gymnasium
 
-from exarl.envs.external import HEADER, ExternalEnv
-from exarl.envs.remote import RemoteEnv
+from exarl.envs.external.env import HEADER, ExternalEnv
+from exarl.envs.external.remote import RemoteEnv
 
 STEPS = 500
 CART = Path(__file__).parents[1] / "examples" / "external" / "cartpole.c"
-HOST = f"{sys.executable} -m exarl.envs.host CartPole-v1"
+HOST = f"{sys.executable} -m exarl.envs.external.host CartPole-v1"
 
 
 def main() -> None:

@@ -26,8 +26,8 @@ import gymnasium
 import numpy as np
 import zmq
 
-from exarl.envs.protocol import Kind, Message, ProtocolError, decode, encode, reset_message
-from exarl.envs.remote import RemoteEnv
+from exarl.envs.external.protocol import Kind, Message, ProtocolError, decode, encode, reset_message
+from exarl.envs.external.remote import RemoteEnv
 
 LONGEST = 1 << 20
 EVERY = 25  # messages between two steps of the good client

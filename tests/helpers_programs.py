@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from exarl.envs.external import HEADER
-from exarl.envs.serve import Limits, Server
+from exarl.envs.external.env import HEADER
+from exarl.envs.external.serve import Limits, Server
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples" / "external"
@@ -25,7 +25,7 @@ CC, CXX, FORTRAN = (shutil.which(name) for name in ("cc", "c++", "gfortran"))
 MPICC = shutil.which("mpicc", path=str(Path(sys.executable).parent)) or shutil.which("mpicc")
 STRICT = ("-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror")
 
-HOST = (sys.executable, "-m", "exarl.envs.host")
+HOST = (sys.executable, "-m", "exarl.envs.external.host")
 """Hosts the environment whose id comes next."""
 
 

@@ -94,7 +94,10 @@ def run_job(folder: Path, *words: str, ranks: int | None = None) -> dict[str, se
         ("import exarl.registry; exarl.registry.agents.ids()", HEAVY),
         ("import exarl.agents.dqn, exarl.networks.mlp", LEARNING | SHOWING | {"gymnasium"}),
         ("import exarl; exarl.ExaLearner", LEARNING | SHOWING | {"mpi4py.MPI"}),
-        ("import exarl.envs.remote, exarl.envs.serve, exarl.launch.serve", LEARNING | SHOWING),
+        (
+            "import exarl.envs.external.remote, exarl.envs.external.serve, exarl.launch.serve",
+            LEARNING | SHOWING,
+        ),
         ("import exarl.workflows.sync, exarl.experiment", LEARNING | SHOWING | {"mpi4py.MPI"}),
     ],
 )

@@ -20,22 +20,19 @@ from exarl.errors import ConfigError, did_you_mean
 BUILTIN: dict[str, tuple[str, int | None]] = {
     "ExaBooster-v0": ("exarl.envs.booster.env:ExaBooster", 100),
     "ExaBoosterDiscrete-v0": ("exarl.envs.booster.env:ExaBoosterDiscrete", 100),
+    "ExaCH-v0": ("exarl.envs.cahn_hilliard.env:ExaCH", 30),
+    "ExaCH3D-v0": ("exarl.envs.cahn_hilliard.env:ExaCH3D", 30),
     "ExaCartPole-v1": ("exarl.envs.cartpole:ExaCartPole", 500),
-    "ExaExternal-v0": ("exarl.envs.external:ExternalEnv", None),
     "ExaCovid-v0": ("exarl.envs.covid.env:ExaCovid", 21),
+    "ExaExternal-v0": ("exarl.envs.external.env:ExternalEnv", None),
     "ExaLatency-v0": ("exarl.envs.latency:ExaLatency", None),
     "ExaMaskedCartPole-v0": ("exarl.envs.memory:ExaMaskedCartPole", 500),
     "ExaRecall-v0": ("exarl.envs.memory:ExaRecall", None),
-    "ExaRemote-v0": ("exarl.envs.remote:RemoteEnv", None),
+    "ExaRemote-v0": ("exarl.envs.external.remote:RemoteEnv", None),
 }
 """id -> (entry point, limit on an episode's steps)"""
 
-PLANNED = (
-    "ExaCH-v0",
-    "ExaCH3D-v0",
-    "ExaWaterClusterDiscrete-v0",
-    "ExaTetris-v0",
-)
+PLANNED = ("ExaWaterClusterDiscrete-v0", "ExaTetris-v0")
 
 
 def register_all() -> None:

@@ -7,8 +7,8 @@ import logging
 import signal
 import sys
 
-from exarl.envs.secure import LOCAL, check_address, make_keys, read_keys
-from exarl.envs.serve import Limits, Server
+from exarl.envs.external.secure import LOCAL, check_address, make_keys, read_keys
+from exarl.envs.external.serve import Limits, Server
 from exarl.errors import ConfigError
 from exarl.launch import words as line
 from exarl.launch.check import env_parameters
@@ -60,7 +60,7 @@ def serve_env(words: list[str]) -> int:
 def program_of(id: str, words: list[str]) -> list[str]:
     """The command that hosts the environment for one client; ConfigError when it cannot be made."""
     from exarl.envs import make_env
-    from exarl.envs.wire_spaces import action_port, port
+    from exarl.envs.external.spaces import action_port, port
 
     parameters = env_parameters(id, words)
     env, _ = make_env(id, parameters)
@@ -71,7 +71,7 @@ def program_of(id: str, words: list[str]) -> list[str]:
         raise ConfigError(f"environment '{id}' cannot be served: {error}") from error
     finally:
         env.close()
-    return [sys.executable, "-m", "exarl.envs.host", id, json.dumps(parameters)]
+    return [sys.executable, "-m", "exarl.envs.external.host", id, json.dumps(parameters)]
 
 
 def run(server: Server, id: str) -> int:

@@ -30,7 +30,7 @@ from helpers_programs import (
 
 from exarl.envs import make_env
 from exarl.envs.child import scrubbed_environment
-from exarl.envs.external import HEADER, ExternalEnv, split_command
+from exarl.envs.external.env import HEADER, ExternalEnv, split_command
 from exarl.errors import ConfigError, EnvironmentFailure
 
 Make = Callable[..., ExternalEnv]
@@ -236,7 +236,7 @@ def test_the_program_goes_with_the_environment() -> None:
     second = pid_of(env)
     del env
     gc.collect()
-    assert dead(second)
+    wait_until(lambda: dead(second))
 
 
 def test_a_hung_program_is_ended_too() -> None:
@@ -251,7 +251,7 @@ def test_a_hung_program_is_ended_too() -> None:
 
 def test_the_program_does_not_outlive_a_killed_process() -> None:
     code = (
-        "from exarl.envs.external import ExternalEnv\nimport sys, time\n"
+        "from exarl.envs.external.env import ExternalEnv\nimport sys, time\n"
         f"env = ExternalEnv({subject('hang', '1')!r})\nenv.reset(seed=1)\n"
         "print(env._program._process.pid, flush=True)\nenv.step(0)\n"
     )

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from exarl.envs.protocol import (
+from exarl.envs.external.protocol import (
     MAX_ARRAYS,
     TYPES,
     Fault,

@@ -17,9 +17,9 @@ from helpers_jobs import wait_until
 from helpers_programs import HOST, cartpole, serving, subject
 
 from exarl.envs import make_env
-from exarl.envs.remote import RemoteEnv
-from exarl.envs.secure import Keys, check_address, make_keys, read_keys
-from exarl.envs.serve import Server
+from exarl.envs.external.remote import RemoteEnv
+from exarl.envs.external.secure import Keys, check_address, make_keys, read_keys
+from exarl.envs.external.serve import Server
 from exarl.errors import ConfigError, EnvironmentFailure
 
 zmq = pytest.importorskip("zmq")

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from exarl.envs.protocol import Kind, Message, ProtocolError, decode, encode
-from exarl.envs.wire_spaces import (
+from exarl.envs.external.protocol import Kind, Message, ProtocolError, decode, encode
+from exarl.envs.external.spaces import (
     action_port,
     check_value,
     port,

@@ -57,7 +57,7 @@ def test_ctrl_c_stops_it_and_its_environments(tmp_path: Path) -> None:
     try:
         wait_until((tmp_path / "socket").exists)
         client = (
-            f"import exarl.envs.remote as r; e = r.RemoteEnv('ipc://{tmp_path}/socket');"
+            f"import exarl.envs.external.remote as r; e = r.RemoteEnv('ipc://{tmp_path}/socket');"
             "e.reset(seed=1); print('playing', flush=True); import time; time.sleep(60)"
         )
         player = subprocess.Popen([sys.executable, "-c", client], stdout=subprocess.PIPE)

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import IO, Literal
 
 from exarl.envs import child
-from exarl.envs.link import ADDRESS, Link
-from exarl.envs.protocol import MAX_BYTES, Kind, Message, encode
+from exarl.envs.external.link import ADDRESS, Link
+from exarl.envs.external.protocol import MAX_BYTES, Kind, Message, encode
 from exarl.errors import EnvironmentFailure
 
 Transport = Literal["socket", "stdio"]

@@ -1,6 +1,6 @@
 """The environment's side in Python: a Gymnasium environment answers messages.
 
-    python -m exarl.envs.host ID ['{"parameter": value}']
+    python -m exarl.envs.external.host ID ['{"parameter": value}']
 
 is a program for ``ExaExternal-v0``, and what ``exarl serve-env`` starts for each client. A solver in
 Python calls ``host(env)`` itself.
@@ -17,8 +17,8 @@ from typing import Any
 import gymnasium
 from gymnasium.wrappers import TimeLimit
 
-from exarl.envs.link import ADDRESS, Link, connect
-from exarl.envs.protocol import (
+from exarl.envs.external.link import ADDRESS, Link, connect
+from exarl.envs.external.protocol import (
     Fault,
     Kind,
     Message,
@@ -29,7 +29,7 @@ from exarl.envs.protocol import (
     result_message,
     seed_of,
 )
-from exarl.envs.wire_spaces import action_port, check_value, port, spaces_message
+from exarl.envs.external.spaces import action_port, check_value, port, spaces_message
 from exarl.errors import ConfigError
 
 log = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ import weakref
 from contextlib import suppress
 from typing import Any
 
-from exarl.envs.protocol import (
+from exarl.envs.external.protocol import (
     MAX_BYTES,
     Kind,
     Message,
@@ -18,8 +18,8 @@ from exarl.envs.protocol import (
     read_header,
     read_pong,
 )
-from exarl.envs.secure import LOCAL, Keys, check_address, load_zmq, read_keys
-from exarl.envs.talking import TalkingEnv
+from exarl.envs.external.secure import LOCAL, Keys, check_address, load_zmq, read_keys
+from exarl.envs.external.talking import TalkingEnv
 from exarl.errors import EnvironmentFailure
 
 

@@ -9,7 +9,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from exarl.envs.protocol import (
+from exarl.envs.external.protocol import (
     Fault,
     Kind,
     Message,
@@ -20,7 +20,7 @@ from exarl.envs.protocol import (
     read_result,
     reset_message,
 )
-from exarl.envs.wire_spaces import Space, check_value, port, read_spaces
+from exarl.envs.external.spaces import Space, check_value, port, read_spaces
 from exarl.errors import EnvironmentFailure
 
 _ANSWERS = {Kind.HELLO: Kind.SPACES, Kind.RESET: Kind.OBSERVATION, Kind.STEP: Kind.RESULT}

@@ -1,8 +1,8 @@
 """``exarl serve-env``: environments for clients that talk over ZeroMQ.
 
 Each client gets a session, which is a program that talks the same protocol over a Unix socket
-(``exarl.envs.host``, or any other): environments run side by side, and one that crashes takes nobody
-along. The server itself only looks at messages and passes them on, so it always answers at once.
+(``exarl.envs.external.host``, or any other): environments run side by side, and one that crashes takes
+nobody along. The server itself only looks at messages and passes them on, so it always answers at once.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from exarl.envs.program import Program
-from exarl.envs.protocol import (
+from exarl.envs.external.program import Program
+from exarl.envs.external.protocol import (
     MAX_BYTES,
     Fault,
     Kind,
@@ -30,8 +30,8 @@ from exarl.envs.protocol import (
     seed_of,
     with_session,
 )
-from exarl.envs.secure import Keys, check_address, load_zmq
-from exarl.envs.wire_spaces import Space, check_value, read_spaces
+from exarl.envs.external.secure import Keys, check_address, load_zmq
+from exarl.envs.external.spaces import Space, check_value, read_spaces
 from exarl.errors import ConfigError, EnvironmentFailure
 
 log = logging.getLogger(__name__)

@@ -6,8 +6,8 @@ import shlex
 import weakref
 from pathlib import Path
 
-from exarl.envs.program import Program, Transport
-from exarl.envs.talking import TalkingEnv
+from exarl.envs.external.program import Program, Transport
+from exarl.envs.external.talking import TalkingEnv
 from exarl.errors import EnvironmentFailure
 
 HEADER = Path(__file__).with_name("exarl_env.h")

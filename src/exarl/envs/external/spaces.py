@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from exarl.envs.protocol import TYPES, Kind, Message, ProtocolError
+from exarl.envs.external.protocol import TYPES, Kind, Message, ProtocolError
 
 BOX, DISCRETE, MULTI_DISCRETE = 1, 2, 3
 Space = spaces.Space[Any]

@@ -8,7 +8,7 @@ import socket
 import time
 from collections.abc import Callable
 
-from exarl.envs.protocol import HEADER, MAX_BYTES, ProtocolError, read_header
+from exarl.envs.external.protocol import HEADER, MAX_BYTES, ProtocolError, read_header
 
 ADDRESS = "EXARL_ADDRESS"
 """The environment variable that tells a program where EXARL listens: ``unix:PATH`` or ``stdio``."""

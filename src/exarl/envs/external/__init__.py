@@ -1,0 +1,1 @@
+"""Environments behind messages: programs of the user's own, and environments on other hosts."""
