@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
+import subprocess
+import sys
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -217,3 +222,74 @@ class Broken(Drift):
             elif self._way == "raise":
                 raise RuntimeError("the simulation diverged")
         return observation, reward, terminated, truncated, info
+
+
+DEEDS = ("nothing", "raise", "segfault", "exit", "hang", "shape", "nan", "print", "sleeper", "huge")
+
+
+class Handful(gymnasium.Env[Any, Any]):
+    """Does what its action names in ``DEEDS``.
+
+    Observation: how many steps were made, the process, and the one that it has started, if any.
+    """
+
+    observation_space = spaces.Box(-np.inf, np.inf, (3,), np.float64)
+    action_space = spaces.Discrete(len(DEEDS))
+
+    def __init__(self, size: int = 3, context: Any = None) -> None:
+        if size != 3:
+            raise ValueError(f"a handful has 3 numbers, not {size}")
+        self.context = context
+        self._started = 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self._steps = 0
+        return self._seen(), {}
+
+    def step(self, action: Any) -> StepResult:
+        self._steps += 1
+        deed, seen = DEEDS[action], self._seen()
+        if deed == "raise":
+            raise RuntimeError("the solver diverged")
+        if deed == "segfault":
+            ctypes.string_at(0)
+        if deed == "exit":
+            os._exit(3)
+        while deed == "hang":
+            time.sleep(3600)
+        if deed == "print":
+            subprocess.run(
+                [sys.executable, "-c", "print('hello from a child program')"], check=True
+            )
+            sys.stdout.write(f"hello, PMI_RANK is {os.environ.get('PMI_RANK')}\n")
+        if deed == "sleeper":
+            self._started = subprocess.Popen(["sleep", "3600"]).pid
+            seen = self._seen()
+        wrong = {"shape": seen[:2], "nan": seen * np.nan, "huge": seen * 1e300}
+        return wrong.get(deed, seen), 0.5, False, False, {"dropped": True}
+
+    def _seen(self) -> np.ndarray:
+        return np.array([self._steps, os.getpid(), self._started], np.float64)
+
+
+class Boxes(gymnasium.Env[Any, Any]):
+    """Spaces that are not plain: what is seen is a Dict, what is done a MultiDiscrete."""
+
+    observation_space = spaces.Dict(
+        {"place": spaces.Box(-9, 9, (2, 2), np.float64), "mode": spaces.Discrete(3, start=-1)}
+    )
+    action_space = spaces.MultiDiscrete([3, 2], start=[-1, 0])
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self._place = self.np_random.normal(size=(2, 2))
+        return self._seen(0), {}
+
+    def step(self, action: Any) -> StepResult:
+        assert action in self.action_space, action
+        self._place = self._place + action
+        return self._seen(int(action[0])), float(action[1]), False, False, {}
+
+    def _seen(self, mode: int) -> dict[str, Any]:
+        return {"place": np.clip(self._place, -9, 9), "mode": np.int64(mode)}

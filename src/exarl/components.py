@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from exarl import registry
 from exarl.agents.base import ExaAgent, NoParameters
+from exarl.comm.wait import wait_for
 from exarl.config import (
     FAMILIES,
     Configuration,
@@ -25,13 +29,26 @@ from exarl.config import (
     schema_of,
     stored_source,
 )
-from exarl.envs import ExaEnv, describe_env, make_env
+from exarl.envs import describe_env, make_env
+from exarl.envs.base import described
+from exarl.envs.context import make_context
 from exarl.envs.episode import Episode
+from exarl.envs.guard import Guard
+from exarl.envs.isolation import Limits, isolate
+from exarl.envs.registration import asks_for
 from exarl.envs.spaces import SpaceAdapter, adapt
 from exarl.errors import ConfigError
 from exarl.learning.exploration import EVALUATION
-from exarl.runs.directory import RunDirectory, expand, new_run_directory, read_json, write_json
+from exarl.runs.directory import (
+    RunDirectory,
+    expand,
+    made_folder,
+    new_run_directory,
+    read_json,
+    write_json,
+)
 from exarl.runs.manifest import make_manifest
+from exarl.runs.trace import merge
 from exarl.types import Arrays, EnvSpec
 from exarl.workflows.base import ExaWorkflow
 from exarl.workflows.evaluation import Evaluator
@@ -39,7 +56,26 @@ from exarl.workflows.evaluation import Evaluator
 STOPS = ("total_steps", "n_episodes", "wall_time", "target_reward")
 WHERE = ("run_dir", "output_dir")
 OBSERVED = ("log_level", "profile", "watchdog", "checkpoint_interval", "keep_checkpoints")
-MAY_CHANGE = (*STOPS, *OBSERVED, *WHERE, "learner_procs")
+GUARDED = ("env_failure", "env_isolation", "step_timeout", "reset_timeout", "max_env_failures")
+MAY_CHANGE = (*STOPS, *OBSERVED, *GUARDED, *WHERE, "learner_procs")
+
+
+@dataclass(frozen=True)
+class Home:
+    """Where an environment of a run lives; ``name`` is that of its folder and of its output."""
+
+    run: RunDirectory
+    index: int
+    rank: int
+    name: str = ""
+
+    @property
+    def work_dir(self) -> Path:
+        return self.run.envs / (self.name or f"{self.index:04d}")
+
+    @property
+    def output(self) -> Path:
+        return self.run.logs / f"env_{self.work_dir.name}.out"
 
 
 def lookup(family: str, id: str) -> tuple[Schema, bool]:
@@ -127,13 +163,36 @@ def remember_changes(run: RunDirectory, configuration: Configuration) -> None:
         write_json(run.config, stored)
 
 
+def build_env(
+    configuration: Configuration, comm: Any = None, home: Home | None = None, **options: Any
+) -> tuple[Any, int | None]:
+    """One environment, in a process of its own if so configured, and the limit its episodes have.
+
+    Without a ``home`` in a run its folder is a temporary one.
+    """
+    learner, values = configuration.learner, configuration.values["env"]
+    isolated = learner.env_isolation == "process"
+    with contextlib.ExitStack() as undo:
+        if home is not None and isolated:
+            undo.enter_context(made_folder(home.output.parent, home.output))
+        if home is not None and asks_for(learner.env, "context"):
+            undo.enter_context(made_folder(home.work_dir))
+            options["context"] = make_context(home.index, home.rank, learner.seed, home.work_dir)
+        if isolated:
+            limits = Limits(learner.step_timeout, learner.reset_timeout)
+            if home is not None:
+                options |= {"output": home.output, "who": f"environment {home.index}"}
+            return isolate(learner.env, values, limits=limits, **options)
+        return make_env(learner.env, values, comm=comm, **options)
+
+
 def build_episode(
-    configuration: Configuration, comm: Any = None, **options: Any
+    configuration: Configuration, comm: Any = None, home: Home | None = None, **options: Any
 ) -> tuple[Any, SpaceAdapter, int | None]:
     """One environment, its adapter for the chosen agent, and the limit on its episodes."""
     learner = configuration.learner
     agent_class = registry.agents.load(learner.agent)
-    env, limit = make_env(learner.env, configuration.values["env"], comm=comm, **options)
+    env, limit = build_env(configuration, comm, home, **options)
     limit = learner.n_steps or limit
     adapter = adapt(
         learner.env,
@@ -144,10 +203,20 @@ def build_episode(
         max_episode_steps=limit,
         frames=learner.frame_stack,
     )
-    if isinstance(env.unwrapped, ExaEnv):
-        spec = dataclasses.replace(adapter.spec, about=env.unwrapped.describe())
-        adapter = dataclasses.replace(adapter, spec=spec)
-    return env, adapter, limit
+    spec = dataclasses.replace(adapter.spec, about=described(env))
+    return env, dataclasses.replace(adapter, spec=spec), limit
+
+
+def build_guard(
+    configuration: Configuration, home: Home | None = None, **options: Any
+) -> Guard | None:
+    """Who makes this environment anew when it fails, if anybody is to."""
+    learner = configuration.learner
+    if learner.env_failure == "raise":
+        return None
+    return Guard(
+        lambda: build_env(configuration, home=home, **options)[0], learner.max_env_failures
+    )
 
 
 def build_agent(configuration: Configuration, spec: EnvSpec) -> ExaAgent:
@@ -163,14 +232,15 @@ def build_agent(configuration: Configuration, spec: EnvSpec) -> ExaAgent:
     return agent
 
 
-def build_evaluator(configuration: Configuration) -> Evaluator | None:
+def build_evaluator(configuration: Configuration, home: Home) -> Evaluator | None:
     """Who plays the policy during training, if anybody is to."""
     learner = configuration.learner
     if learner.eval_interval is None:
         return None
-    env, adapter, limit = build_episode(configuration)
+    env, adapter, limit = build_episode(configuration, home=home)
+    guard = build_guard(configuration, home)
     # Not environment 0, whose episodes 'exarl evaluate' plays: the best is chosen by these.
-    episode = Episode(env, adapter, limit, learner.seed, 1, kind=EVALUATION)
+    episode = Episode(env, adapter, limit, learner.seed, 1, kind=EVALUATION, guard=guard)
     agent = build_agent(configuration, adapter.spec)
     return Evaluator(agent, episode, learner.eval_interval, learner.eval_episodes)
 
@@ -223,26 +293,39 @@ def script_flags() -> list[str]:
     return [] if interactive else sys.argv[1:]
 
 
+def place_run(configuration: Configuration) -> RunDirectory:
+    """Where a new run of this configuration will be; nothing is written yet."""
+    learner = configuration.learner
+    if learner.run_dir:
+        return RunDirectory(expand(learner.run_dir))
+    return new_run_directory(learner.output_dir, learner.agent, learner.env, learner.workflow)
+
+
 def create_run(
     configuration: Configuration,
     layout: Mapping[str, Any],
     mpi: str | None,
     environment: Mapping[str, str] | None = None,
+    run: RunDirectory | None = None,
 ) -> RunDirectory:
-    """A new run directory for this configuration, with its manifest in it.
+    """A new run directory for this configuration, with its manifest in it; ``run`` says where.
 
     ``environment`` is what the environment says of itself.
     """
-    learner = configuration.learner
-    run = (
-        RunDirectory(expand(learner.run_dir))
-        if learner.run_dir
-        else new_run_directory(learner.output_dir, learner.agent, learner.env, learner.workflow)
-    )
+    learner, run = configuration.learner, run or place_run(configuration)
     layout = {**layout, "envs_per_actor": learner.envs_per_actor}
     facts = {"mpi": mpi, "environment": {"id": learner.env, **(environment or {})}}
     run.create(configuration.to_json(), make_manifest(layout, learner.seed, **facts))
     return run
+
+
+def join_traces(run: RunDirectory, ranks: int) -> None:
+    """One trace of those that the ranks have written, or are about to write."""
+    parts = [run.rank_file("trace", rank, "json") for rank in range(ranks)]
+    wait_for(lambda: True if all(part.exists() for part in parts) else None)
+    merge(parts, run.trace)
+    for part in parts:
+        part.unlink()
 
 
 def build_workflow(configuration: Configuration) -> ExaWorkflow:

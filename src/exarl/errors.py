@@ -27,7 +27,11 @@ class CheckpointError(ExarlError):
 
 
 class EnvironmentFailure(ExarlError):
-    """An environment that broke its contract (wrong shape, NaN, raised while stepping)."""
+    """An environment that broke its contract; ``kind`` is one of ``types.FAILURES``."""
+
+    def __init__(self, message: str, kind: str = "raise") -> None:
+        super().__init__(message)
+        self.kind = kind
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -19,12 +19,13 @@ from exarl.comm import mpi
 from exarl.comm.codec import BlockCodec, decode_arrays, encode_arrays
 from exarl.comm.layout import Layout, Role, plan_layout
 from exarl.comm.team import LearnerTeam
-from exarl.comm.wait import wait_for
 from exarl.components import (
     STOPS,
+    Home,
     build_agent,
     build_episode,
     build_evaluator,
+    build_guard,
     build_workflow,
     check_configuration,
     check_same_run,
@@ -32,6 +33,8 @@ from exarl.components import (
     configure_again,
     create_run,
     generate,
+    join_traces,
+    place_run,
     remember_changes,
     script_flags,
 )
@@ -50,7 +53,7 @@ from exarl.runs.notes import note_error, note_run
 from exarl.runs.profile import profiled
 from exarl.runs.progress import Progress, make_progress
 from exarl.runs.signals import StopSignals
-from exarl.runs.trace import Tracer, merge
+from exarl.runs.trace import Tracer
 from exarl.runs.watchdog import Watchdog
 from exarl.types import Arrays, Block, EnvSpec
 from exarl.workflows.keeper import part_for
@@ -59,7 +62,7 @@ from exarl.workflows.rollout import Rollout
 
 log = logging.getLogger(__name__)
 
-HELLO_TAG, START_TAG, STATES_TAG = 21, 22, 23
+HELLO_TAG, START_TAG, STATES_TAG, PLACE_TAG = 21, 22, 23, 24
 
 
 @dataclass(frozen=True)
@@ -181,6 +184,7 @@ class ExaLearner:
 
     def _play(self, stack: contextlib.ExitStack) -> RunResult | None:
         role = self.role
+        self._find_place()
         if role.group is not None:
             self._join_group(stack)
         if role.member:
@@ -196,6 +200,13 @@ class ExaLearner:
 
     # -- building -------------------------------------------------------------------------------
 
+    def _find_place(self) -> None:
+        """Everyone learns where the run will be: environments may want their folders there."""
+        path = str((self._run or place_run(self.configuration)).path)
+        if self.channel is not None:
+            path = self.channel.share(path, PLACE_TAG)
+        self._run_dir = RunDirectory(Path(path))
+
     def _join_group(self, stack: contextlib.ExitStack) -> None:
         """Make this rank's environments; on an actor, the rollout's episodes over them."""
         config, role = self.config, self.role
@@ -205,12 +216,14 @@ class ExaLearner:
         self._envs = []
         self._episodes = []
         for slot, env_id in enumerate(self.layout.env_ids(role.group, config.envs_per_actor)):
-            env, adapter, limit = build_episode(self.configuration, comm)
+            home = Home(self._run_dir, env_id, role.rank)
+            env, adapter, limit = build_episode(self.configuration, comm, home)
             self._envs.append(env)
             if shared is not None and not role.member:
                 env = group.join(env, shared, slot)
             self._adapter = adapter
-            self._episodes.append(Episode(env, adapter, limit, config.seed, env_id))
+            guard = build_guard(self.configuration, home)
+            self._episodes.append(Episode(env, adapter, limit, config.seed, env_id, guard=guard))
         self._group = shared
         if shared is not None and not role.member:
             stack.callback(group.dismiss, shared)
@@ -253,13 +266,10 @@ class ExaLearner:
         """Open or create the run directory; everyone learns of it, and of stored environments."""
         resumed: Checkpoint | None = None
         states: Arrays = {}
-        if self.role.rank == 0:
-            self._run_dir, path = self._open_or_create()
-            if self.channel is not None:
-                news = {"run": str(self._run_dir.path), "checkpoint": str(path) if path else None}
-                self.channel.send(mpi.pack_json(news), range(1, self.layout.world), START_TAG)
-        else:
-            path = self._hear_of_run()
+        path = None if self.role.rank else self._open_or_create()
+        if self.channel is not None:
+            found = self.channel.share(str(path) if path else None, START_TAG)
+            path = Path(found) if found else None
         self.fresh = path is None
         self._open_log(stack)
         if self.role.learns and path is not None:
@@ -275,8 +285,8 @@ class ExaLearner:
             self.rollout.restore(states)
         return resumed
 
-    def _open_or_create(self) -> tuple[RunDirectory, Path | None]:
-        """The run directory, and the checkpoint to continue from."""
+    def _open_or_create(self) -> Path | None:
+        """Make the run directory; the checkpoint to continue from, where it is an older run's."""
         if self._run is not None:
             note_run(self._run.path)
             remember_changes(self._run, self.configuration)
@@ -286,18 +296,13 @@ class ExaLearner:
                 log.warning(
                     "no usable checkpoint in %s; starting from the beginning", self._run.path
                 )
-            return self._run, found
+            return found
         layout = {**dataclasses.asdict(self.layout), "actors": self.layout.actors}
         library = mpi.library_version() if self.channel is not None else None
-        run = create_run(self.configuration, layout, library, self.agent.spec.about)
-        note_run(run.path)
-        return run, None
-
-    def _hear_of_run(self) -> Path | None:
-        assert self.channel is not None
-        news = mpi.unpack_json(self.channel.receive(0, START_TAG)[1])
-        self._run_dir = RunDirectory(Path(news["run"]))
-        return Path(news["checkpoint"]) if news["checkpoint"] else None
+        about = self.agent.spec.about
+        create_run(self.configuration, layout, library, about, self._run_dir)
+        note_run(self._run_dir.path)
+        return None
 
     def _open_log(self, stack: contextlib.ExitStack) -> None:
         path = self._run_dir.rank_file("rank", self.role.rank, "log")
@@ -317,8 +322,11 @@ class ExaLearner:
             learning.set_learner()
         stops = {name: getattr(config, name) for name in STOPS}
         title = f"{config.agent} · {config.env} · {config.workflow}"
+        beyond = self.layout.actors * config.envs_per_actor  # the number of no training environment
+        home = Home(self._run_dir, beyond, self.role.rank, "evaluation")
+        nowhere = stack.enter_context(open(os.devnull, "w"))
         self._progress: Progress = make_progress(
-            title, stops, sys.stderr if self._show and not self.role.rank else open_null(stack)
+            title, stops, sys.stderr if self._show and not self.role.rank else nowhere
         )
         stack.callback(self._progress.close)
         self._progress.note(f"run directory {self._run_dir.path}")
@@ -333,7 +341,7 @@ class ExaLearner:
             self.signals,
             resumed,
             check_every=getattr(self.workflow.config, "check_learners", 0),
-            evaluator=None if self.role.rank else build_evaluator(self.configuration),
+            evaluator=None if self.role.rank else build_evaluator(self.configuration, home),
         )
         stack.callback(self.loop.abandon)
 
@@ -341,9 +349,9 @@ class ExaLearner:
 
     def _serve(self, stack: contextlib.ExitStack) -> RunResult | None:
         """A member of an environment group: take part in its calls until dismissed."""
-        self._hear_of_run()
+        assert self._group is not None and self.channel is not None
+        self.channel.share(None, START_TAG)
         self._open_log(stack)
-        assert self._group is not None
         agent = build_agent(self.configuration, self._adapter.spec)
         group.serve(self._envs, self._group, partial(generate, agent), self.clock.moved)
         self._write_trace()
@@ -356,12 +364,7 @@ class ExaLearner:
         summary = self.loop.close()
         self._progress.close()
         if self.config.profile == "trace":
-            ranks = range(self.layout.world)
-            parts = [self._run_dir.rank_file("trace", rank, "json") for rank in ranks]
-            wait_for(lambda: True if all(part.exists() for part in parts) else None)
-            merge(parts, self._run_dir.trace)
-            for part in parts:
-                part.unlink()
+            join_traces(self._run_dir, self.layout.world)
         config, run = self.config, self._run_dir
         title = f"{config.agent} on {config.env} ({config.workflow}, seed {config.seed})"
         draw_curve(read_rows(run.result), run.curve, title, config.target_reward)
@@ -389,7 +392,3 @@ def train(
 ) -> RunResult | None:
     """Train once: ``exarl.train(agent="DQN-v0", env="CartPole-v1", total_steps=60_000)``."""
     return ExaLearner(config=config, argv=(), progress=progress, **parameters).run()
-
-
-def open_null(stack: contextlib.ExitStack) -> Any:
-    return stack.enter_context(open(os.devnull, "w"))

@@ -15,8 +15,11 @@ import numpy as np
 Arrays = dict[str, np.ndarray]
 """Named arrays: parameters, checkpoints and states all have this form."""
 
-ACTOR_PHASES = ("env", "inference", "send", "wait")
+ACTOR_PHASES = ("env", "inference", "send", "wait", "restart")
 """What an actor spends its time on; ``Block.seconds`` is in this order."""
+
+FAILURES = ("raise", "crash", "timeout", "nan", "shape")
+"""How an environment fails; ``Block.failures`` counts in this order."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +92,9 @@ class Block:
     version: int = 0  # of the weights that acted
     restarts: int = 0  # environments that had to be started anew
     seconds: np.ndarray = field(default_factory=lambda: np.zeros(len(ACTOR_PHASES)))
+    failures: np.ndarray = field(  # [F, 1 + kinds] int64: who failed, and how often in each way
+        default_factory=lambda: np.zeros((0, 1 + len(FAILURES)), np.int64)
+    )
 
     @property
     def steps(self) -> int:
@@ -109,6 +115,7 @@ class Block:
 
 
 BY_EPISODE = ("final_observations", "episode_returns", "episode_lengths")
+ROWS_ADD_UP = (*BY_EPISODE, "failures")
 BLOCK_ARRAYS = (
     "observations",
     "actions",
@@ -117,6 +124,7 @@ BLOCK_ARRAYS = (
     "truncated",
     *BY_EPISODE,
     "seconds",
+    "failures",
 )
 """The arrays every block has, in the order in which they travel."""
 
@@ -128,7 +136,7 @@ def concatenate(blocks: Sequence[Block]) -> Block:
 
     def join(name: str) -> np.ndarray:
         parts = [getattr(block, name) for block in blocks]
-        return np.concatenate(parts, axis=0 if name in BY_EPISODE else 1)
+        return np.concatenate(parts, axis=0 if name in ROWS_ADD_UP else 1)
 
     return Block(
         **{name: join(name) for name in BLOCK_ARRAYS if name != "seconds"},

@@ -1,7 +1,7 @@
 """A block of experience as one array of bytes, and named arrays likewise.
 
-Layout of a block: a header of five int64 (K, T, B, version, restarts), then each array in the order
-of its fields. Everything but the K-sized arrays has the same place in every block of a run.
+Layout of a block: a header of six int64 (K, T, B, version, restarts, F), then each array in the order
+of its fields. Everything but the K-sized arrays and what follows has the same place in every block.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from exarl.types import ACTOR_PHASES, BLOCK_ARRAYS, Arrays, ArraySpec, Block, EnvSpec
+from exarl.types import ACTOR_PHASES, BLOCK_ARRAYS, FAILURES, Arrays, ArraySpec, Block, EnvSpec
 
-_HEADER = 5 * 8
+_HEADER = 6 * 8
 
 
 @dataclass(frozen=True)
@@ -26,17 +26,18 @@ class BlockCodec:
     def encode(self, block: Block) -> np.ndarray:
         """The block as bytes."""
         steps, width = block.rewards.shape
-        ends = len(block.episode_returns)
-        header = np.array([ends, steps, width, block.version, block.restarts], np.int64)
-        arrays = [header, *self._fields(block)]
+        counts = [len(block.episode_returns), steps, width]
+        counts += [block.version, block.restarts, len(block.failures)]
+        arrays = [np.array(counts, np.int64), *self._fields(block)]
         return np.concatenate([np.ascontiguousarray(a).reshape(-1).view(np.uint8) for a in arrays])
 
     def decode(self, payload: np.ndarray) -> Block:
         """The block behind ``payload``; its arrays are views into it."""
-        count, steps, width, version, restarts = payload[:_HEADER].view(np.int64).tolist()
+        header = payload[:_HEADER].view(np.int64).tolist()
+        count, steps, width, version, restarts, failed = header
         at = _HEADER
         arrays: list[np.ndarray] = []
-        for spec, leading in self._shapes(count, steps, width):
+        for spec, leading in self._shapes(count, steps, width, failed):
             shape = (*leading, *spec.shape)
             size = int(np.prod(shape)) * np.dtype(spec.dtype).itemsize
             arrays.append(payload[at : at + size].view(spec.dtype).reshape(shape))
@@ -51,7 +52,7 @@ class BlockCodec:
 
     def max_bytes(self, steps: int, width: int) -> int:
         """The longest encoding of a block of so many steps and environments."""
-        shapes = self._shapes(steps * width, steps, width)
+        shapes = self._shapes(steps * width, steps, width, width)
         return _HEADER + sum(
             int(np.prod((*leading, *spec.shape))) * np.dtype(spec.dtype).itemsize
             for spec, leading in shapes
@@ -72,7 +73,7 @@ class BlockCodec:
         ]
 
     def _shapes(
-        self, count: int, steps: int, width: int
+        self, count: int, steps: int, width: int, failed: int
     ) -> list[tuple[ArraySpec, tuple[int, ...]]]:
         flag = ArraySpec((), "bool")
         return [
@@ -85,6 +86,7 @@ class BlockCodec:
             (ArraySpec((), "float64"), (count,)),
             (ArraySpec((), "int64"), (count,)),
             (ArraySpec((), "float64"), (len(ACTOR_PHASES),)),
+            (ArraySpec((1 + len(FAILURES),), "int64"), (failed,)),
             *((spec, (steps, width)) for spec in self.recorded.values()),
         ]
 

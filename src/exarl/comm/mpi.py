@@ -39,6 +39,13 @@ class Channel:
         requests = self._start(payload, [dest] if isinstance(dest, int) else dest, tag)
         wait_for(lambda: True if self._mpi.Request.Testall(requests) else None)
 
+    def share(self, data: Any, tag: int) -> Any:
+        """What rank 0 has as ``data``, plain enough for JSON, on every rank."""
+        if self.rank:
+            return unpack_json(self.receive(0, tag)[1])
+        self.send(pack_json(data), range(1, self.size), tag)
+        return data
+
     def post(self, payload: Any, dest: int, tag: int) -> None:
         """Send without waiting; the payload is kept until it has gone, and must not change."""
         self._posted = [sending for sending in self._posted if not self._gone(sending)]

@@ -47,6 +47,23 @@ class LearnerConfig:
         "variable: the policy chooses; fixed: always the first action, for timing studies",
     )
 
+    env_failure: Literal["raise", "restart"] = param(
+        "raise",
+        "an environment that fails ends the run (raise), or is made anew and its episode cut (restart)",
+    )
+    env_isolation: Literal["inline", "process"] = param(
+        "inline", "process: each environment in a process of its own, which may crash or be killed"
+    )
+    step_timeout: float | None = param(
+        None, "seconds a step may take before the environment has failed; needs env_isolation", gt=0
+    )
+    reset_timeout: float | None = param(
+        None, "the same for a reset, and for reading or setting an environment's state", gt=0
+    )
+    max_env_failures: int = param(
+        10, "with env_failure restart: failures of one environment in a row that end the run", ge=1
+    )
+
     output_dir: str = param("./results_dir/", "folder that holds the run directories")
     run_dir: str | None = param(
         None, "use exactly this run directory; an unfinished run found there is continued"
@@ -68,6 +85,19 @@ class LearnerConfig:
         for name in ("output_dir", "run_dir"):
             if getattr(self, name) == "":
                 raise ConfigError(f"{name} needs the name of a folder")
+        isolated = self.env_isolation == "process"
+        for name in ("step_timeout", "reset_timeout"):
+            if getattr(self, name) is not None and not isolated:
+                raise ConfigError(
+                    f"{name} needs env_isolation process: an environment that hangs can only be"
+                    " stopped if it has a process of its own"
+                )
+        if self.process_per_env > 1 and (isolated or self.env_failure == "restart"):
+            key = "env_isolation process" if isolated else "env_failure restart"
+            raise ConfigError(
+                f"{key} needs process_per_env 1: ranks that step an environment together cannot be"
+                " replaced one by one"
+            )
 
     def log_level_name(self) -> str:
         """``log_level`` as a word. Of the predecessor's pair the first number is ours."""

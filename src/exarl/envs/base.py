@@ -14,7 +14,8 @@ class ExaEnv(gymnasium.Env[Any, Any]):
 
     Whatever subclass asks for ``comm`` in its constructor receives the communicator of its
     environment group (None without MPI): every rank of the group makes the environment and takes
-    part in each ``reset`` and ``step`` with the same arguments; what rank 0 returns is used.
+    part in each ``reset`` and ``step`` with the same arguments; what rank 0 returns is used. Whatever
+    asks for ``context`` receives its ``EnvContext``: number, seed, work folder, port, devices.
 
     ``get_state`` and ``set_state`` let a checkpoint keep a running episode. Without them EXARL plays
     the episode again from its seed and actions, which a slow simulation will want to avoid.
@@ -31,6 +32,12 @@ class ExaEnv(gymnasium.Env[Any, Any]):
     def set_state(self, state: Arrays) -> None:
         """Continue the episode that ``get_state`` described; called after a ``reset``."""
         raise NotImplementedError
+
+
+def described(env: gymnasium.Env[Any, Any]) -> dict[str, str]:
+    """What an environment says of itself; nothing, if it does not."""
+    bare = env.unwrapped
+    return bare.describe() if isinstance(bare, ExaEnv) else {}
 
 
 def can_snapshot(env: gymnasium.Env[Any, Any]) -> bool:

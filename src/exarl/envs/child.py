@@ -1,80 +1,112 @@
-"""Starting a program as a child: free of this job's MPI, gone when this process is."""
+"""Programs started from a rank: free of its MPI, gone when it is, their output in a file."""
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
+import errno
 import os
+import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-_PR_SET_PDEATHSIG = 1  # of <sys/prctl.h>
+_TIE = """\
+import ctypes, os, sys
+number, parent, program, *command = sys.argv[1:]
+ctypes.CDLL(None).prctl(1, int(number))  # PR_SET_PDEATHSIG
+if os.getppid() != int(parent):  # died before it was tied
+    sys.exit(1)
+try:
+    os.execv(program, command)
+except OSError as error:
+    sys.exit(f"{program}: {error.strerror}")
+"""
 
 _LAUNCHERS = (
-    *("PMI_", "PMI2_", "PMIX_", "MPI_LOCAL", "MPIEXEC_", "HYDI_", "HYDRA_"),  # MPICH's family
+    *("PMI_", "PMI2_", "PMIX_", "MPI_LOCAL", "MPI_UNIVERSE", "MPIR_", "MPIEXEC_"),  # MPICH's family
+    *("HYDI_", "HYDRA_", "MV2_COMM_WORLD_", "I_MPI_HYDRA_"),
     *("OMPI_", "OPAL_", "ORTE_", "PRTE_", "PRRTE_"),  # Open MPI
-    *("MV2_COMM_WORLD_", "I_MPI_HYDRA_", "PALS_", "ALPS_"),
+    *("PALS_", "ALPS_", "FLUX_TASK_"),
 )
 _SLURM_STEP = (
-    *("SLURM_STEP", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_GTIDS"),
-    *("SLURM_TASK_PID", "SLURM_SRUN_COMM", "SLURM_LAUNCH_NODE", "SLURM_CPU_BIND"),
-    *("SLURM_MEM_BIND", "SLURM_MPI_TYPE", "SLURM_DISTRIBUTION", "SLURM_UMASK"),
+    *("SLURM_STEP", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_GTIDS", "SLURM_TASK_"),
+    *("SLURM_SRUN", "SLURM_LAUNCH_NODE", "SLURM_CPU_BIND", "SLURM_MEM_BIND", "SLURM_PMI"),
+    *("SLURM_MPI", "SLURM_DISTRIBUTION", "SLURM_UMASK"),
 )
 
 
-def scrubbed_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """``environ`` without what tells a program that it is a rank of a job already running.
+def scrubbed(variables: Mapping[str, str]) -> dict[str, str]:
+    """``variables`` without what tells a program that it is a rank of a running MPI job.
 
-    A program that finds these joins that job, or a launcher refuses to start inside it. What describes
-    a Slurm allocation stays, so that ``srun`` can start a step in it.
+    A program that inherited them would join, or wait for, ranks that know nothing of it, and a
+    launcher would refuse to start. What describes a Slurm allocation as a whole stays, so that
+    ``srun`` can start a step in it.
     """
-    return {
-        name: value
-        for name, value in environ.items()
-        if not name.startswith(_LAUNCHERS) and not name.startswith(_SLURM_STEP)
-    }
+    left_out = _LAUNCHERS + _SLURM_STEP
+    return {name: value for name, value in variables.items() if not name.startswith(left_out)}
+
+
+def tied(command: Sequence[str], number: int = signal.SIGTERM) -> list[str]:
+    """``command`` so that it is sent ``number`` when the thread that starts it ends (on Linux).
+
+    A moment of Python says so to the kernel and becomes the command. It could be said between fork and
+    exec, but a process with threads, as JAX's, had better not run Python there.
+    """
+    if sys.platform != "linux":
+        return list(command)
+    found = shutil.which(command[0])
+    if found is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), command[0])
+    words = [str(int(number)), str(os.getpid()), found, *command]
+    return [sys.executable, "-I", "-S", "-c", _TIE, *words]
 
 
 def start(
     command: Sequence[str],
+    output: Path | None = None,
     *,
-    output: Path | None,
     environ: Mapping[str, str] | None = None,
-    cwd: Path | None = None,
-    stdin: int | IO[Any] = subprocess.DEVNULL,
-    stdout: int | IO[Any] | None = None,
+    **options: Any,
 ) -> subprocess.Popen[bytes]:
-    """Start ``command`` in a session of its own, with what it writes appended to ``output``.
+    """Start a program as the head of a session of its own, which ``kill_all`` ends as a whole.
 
-    ``environ`` is added to a scrubbed environment. ``stdout`` goes elsewhere if given. The child is
-    told to end (SIGTERM) when the thread that started it does. OSError when it cannot be started.
+    It knows nothing of this rank's MPI; ``environ`` is added to what it knows. It reads from nowhere,
+    and what it writes is appended to the file ``output`` (None: goes to this process's stderr).
+    ``options`` are Popen's and may say otherwise. OSError when it cannot be started.
     """
-    file: IO[bytes] | None = output.open("ab") if output is not None else None
-    try:
-        return subprocess.Popen(
-            list(command),
-            env={**scrubbed_environment(os.environ), **(environ or {})},
-            cwd=cwd,
-            stdin=stdin,
-            stdout=stdout if stdout is not None else file,
-            stderr=file,
-            start_new_session=True,
-            preexec_fn=_end_with_parent(),  # noqa: PLW1509 - it calls nothing but prctl and kill
-        )
-    finally:
-        if file is not None:
-            file.close()
+    options = {"stdin": subprocess.DEVNULL, **options}
+    options["env"] = {**scrubbed(os.environ), **(environ or {})}
+    with contextlib.ExitStack() as stack:
+        if output is None:
+            options.setdefault("stdout", _stderr())
+        else:
+            output.parent.mkdir(parents=True, exist_ok=True)
+            file = stack.enter_context(output.open("ab"))
+            options = {"stdout": file, "stderr": file, **options}
+        return subprocess.Popen(list(command), start_new_session=True, **options)
+
+
+def send(process: subprocess.Popen[bytes], number: int) -> None:
+    """Signal a program that ``start`` started and whatever it started in its session."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, number)
+
+
+def kill_all(process: subprocess.Popen[bytes]) -> int:
+    """End a program and whatever is left of what it started itself; its return code. A program that
+    has ended already is only cleaned up behind."""
+    send(process, signal.SIGKILL)  # before the wait: its number is still its own
+    return process.wait()
 
 
 def end(process: subprocess.Popen[bytes], patience: float, grace: float = 2.0) -> int:
-    """The exit code of a child that was asked to go, or must be made to.
+    """The return code of a program that was asked to go, or must be made to.
 
-    After ``patience`` seconds it and whatever it started in its session get SIGTERM, which an MPI
-    launcher passes on to its ranks, and ``grace`` seconds later SIGKILL.
+    After ``patience`` seconds it and whatever it started get SIGTERM, which an MPI launcher passes on
+    to its ranks, and ``grace`` seconds later SIGKILL.
     """
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(patience)
@@ -82,25 +114,33 @@ def end(process: subprocess.Popen[bytes], patience: float, grace: float = 2.0) -
         send(process, signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(grace)
-    send(process, signal.SIGKILL)  # also those it left behind
-    return process.wait()
+    return kill_all(process)
 
 
-def send(process: subprocess.Popen[bytes], number: int) -> None:
-    """Signal a child and whatever it started in its session."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, number)
+def ended(process: subprocess.Popen[bytes]) -> bool:
+    """Whether a program has ended, without letting go of its number, so that ``kill_all`` still
+    finds what it left."""
+    if process.returncode is not None:
+        return True
+    if not hasattr(os, "waitid"):
+        return process.poll() is not None
+    try:
+        return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        return True
 
 
-def _end_with_parent() -> Callable[[], None] | None:
-    """What a child does first to be sent SIGTERM when its parent dies; None but on Linux."""
-    if sys.platform != "linux":
+def how_it_ended(code: int) -> str:
+    """A return code in words: ``was killed by SIGSEGV``, ``ended with exit code 3``."""
+    if code >= 0:
+        return f"ended with exit code {code}"
+    with contextlib.suppress(ValueError):
+        return f"was killed by {signal.Signals(-code).name}"
+    return f"was killed by signal {-code}"
+
+
+def _stderr() -> int | None:
+    try:
+        return sys.__stderr__.fileno() if sys.__stderr__ is not None else None
+    except (OSError, ValueError):  # a notebook, or a test that captures it
         return None
-    prctl, parent = ctypes.CDLL(None).prctl, os.getpid()  # nothing is loaded in the child
-
-    def tie() -> None:
-        prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-        if os.getppid() != parent:  # died before it was tied
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    return tie

@@ -10,10 +10,11 @@ import gymnasium
 import numpy as np
 
 from exarl.envs.base import can_snapshot
+from exarl.envs.guard import FAILING, Guard, check_numbers
 from exarl.envs.spaces import SpaceAdapter
 from exarl.errors import EnvironmentFailure
 from exarl.learning.exploration import EPISODE, episode_seed
-from exarl.types import Arrays
+from exarl.types import FAILURES, Arrays
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +24,9 @@ class Episode:
 
     Episode n of environment ``env_id`` starts from a seed that depends on nothing else, so the
     present episode can be restored from its number and its actions when the environment itself
-    cannot give its state.
+    cannot give its state. With a ``guard`` an environment that fails is made anew: ``begin``,
+    ``state`` and ``restore`` see to it themselves; what ``step`` raises is for ``recover``, which
+    the caller follows with ``begin``. A failed step changes nothing of what is seen here.
     """
 
     def __init__(
@@ -34,6 +37,7 @@ class Episode:
         seed: int,
         env_id: int,
         kind: int = EPISODE,
+        guard: Guard | None = None,
     ) -> None:
         self.env = env
         self.env_id = env_id
@@ -42,31 +46,59 @@ class Episode:
         self.total_reward = 0.0
         self.observation: Any = None
         self.restarts = 0
+        self.failures = np.zeros(len(FAILURES), np.int64)  # by kind, until somebody takes them
         self._adapter = adapter
         self._shape = adapter.spec.observation.shape[adapter.frames > 1 :]
         self._limit = limit
         self._seed = seed
         self._kind = kind
         self._snapshots = can_snapshot(env)
+        self._guard = guard
         self._actions: list[Any] = []
 
     def begin(self) -> Any:
         """Start the next episode; its first observation."""
-        return self._start(self.number + 1)
+        while True:
+            try:
+                return self._start(self.number + 1)
+            except FAILING as error:
+                self.recover(error)
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool]:
         """Observation, reward, terminated, truncated after ``action`` (the agent's form of it)."""
+        raw, paid, terminated, truncated, _ = self.env.step(self._adapter.decode(action))
+        seen, reward = self._checked("step", raw, paid)
         if not self._snapshots:
             self._actions.append(action)
-        raw, reward, terminated, truncated, _ = self.env.step(self._adapter.decode(action))
         self.length += 1
-        self.total_reward += float(reward)
+        self.total_reward += reward
         truncated = bool(truncated) or (self.length == self._limit and not terminated)
-        self._see(raw, "step")
-        return self.observation, float(reward), bool(terminated), truncated
+        if self._adapter.frames > 1:
+            seen = np.concatenate([self.observation[1:], np.asarray(seen)[None]])
+        self.observation = seen
+        return seen, reward, bool(terminated), truncated
+
+    def recover(self, error: BaseException) -> None:
+        """Make the environment anew after ``error``; raises it, or its summary, if that is not to be.
+
+        The episode is over; the next one is still to begin.
+        """
+        if self._guard is None:
+            raise error
+        self.restarts += 1
+        at = self.env_id, self.number, self.length
+        self.env = self._guard.restart(self.env, at, error, self.failures)
 
     def state(self) -> Arrays:
-        """The running episode as named arrays."""
+        """The running episode as named arrays; a new one where the environment fails meanwhile."""
+        kept: Arrays = {}
+        while self._snapshots:
+            try:
+                kept = self.env.unwrapped.get_state()  # type: ignore[attr-defined]
+                break
+            except FAILING as error:
+                self.recover(error)
+                self.begin()
         arrays = {
             "number": np.array(self.number),
             "length": np.array(self.length),
@@ -74,7 +106,6 @@ class Episode:
             "observation": np.array(self.observation),
         }
         if self._snapshots:
-            kept = self.env.unwrapped.get_state()  # type: ignore[attr-defined]
             return arrays | {f"env/{name}": np.asarray(array) for name, array in kept.items()}
         spec = self._adapter.spec.action
         shape = (len(self._actions), *spec.shape)
@@ -82,21 +113,12 @@ class Episode:
 
     def restore(self, state: Arrays) -> None:
         """Continue the episode that ``state`` described, or begin the next if it cannot be."""
-        self._start(int(state["number"]))
-        kept = {n.removeprefix("env/"): a for n, a in state.items() if n.startswith("env/")}
-        if self._snapshots and kept:
-            self.env.unwrapped.set_state(kept)  # type: ignore[attr-defined]
-            self.observation = state["observation"]  # with the frames before, where stacked
-            self.length = int(state["length"])
-        else:
-            for action in state.get("actions", ()):
-                *_, terminated, truncated = self.step(action)
-                if terminated or truncated:  # a running episode has not ended: this is another one
-                    break
-        self.total_reward = float(state["total_reward"])
-        same = self.length == int(state["length"]) and np.array_equal(
-            np.asarray(self.observation), state["observation"], equal_nan=True
-        )
+        try:
+            same = self._replay(state)
+        except FAILING as error:
+            self.recover(error)
+            self.begin()
+            return
         if not same:
             log.warning(
                 "environment %d: episode %d could not be played again to where it was (the"
@@ -110,29 +132,56 @@ class Episode:
     def close(self) -> None:
         self.env.close()
 
+    def _replay(self, state: Arrays) -> bool:
+        """Bring the environment to where it was; whether that came out the same."""
+        self._start(int(state["number"]))
+        kept = {n.removeprefix("env/"): a for n, a in state.items() if n.startswith("env/")}
+        if self._snapshots and kept:
+            self.env.unwrapped.set_state(kept)  # type: ignore[attr-defined]
+            self.observation = state["observation"]  # with the frames before, where stacked
+            self.length = int(state["length"])
+        else:
+            for action in state.get("actions", ()):
+                *_, terminated, truncated = self.step(action)
+                if terminated or truncated:  # a running episode has not ended: this is another one
+                    break
+        self.total_reward = float(state["total_reward"])
+        return self.length == int(state["length"]) and np.array_equal(
+            np.asarray(self.observation), state["observation"], equal_nan=True
+        )
+
     def _start(self, number: int) -> Any:
-        seed = episode_seed(self._seed, self.env_id, number, self._kind)
-        raw, _ = self.env.reset(seed=seed)
         self.number, self.length, self.total_reward = number, 0, 0.0
         self._actions = []
-        self._see(raw, "reset")
+        seed = episode_seed(self._seed, self.env_id, number, self._kind)
+        raw, _ = self.env.reset(seed=seed)
+        seen, _ = self._checked("reset", raw)
+        frames = self._adapter.frames
+        self.observation = np.stack([seen] * frames) if frames > 1 else seen
         return self.observation
 
-    def _see(self, raw: Any, call: str) -> None:
-        seen, expected = self._adapter.encode(raw), self._shape
-        found = getattr(seen, "shape", None)
-        if found != expected and np.shape(seen) != expected:
+    def _checked(self, call: str, raw: Any, reward: Any = 0.0) -> tuple[Any, float]:
+        """The observation as the agent sees it and the reward as a number, if they are such."""
+        try:
+            seen, reward = self._adapter.encode(raw), float(reward)
+            right = getattr(seen, "shape", None) == self._shape or np.shape(seen) == self._shape
+            numeric = np.asarray(seen).dtype.kind in "biuf"
+        except (TypeError, ValueError, LookupError) as error:
             raise EnvironmentFailure(
-                f"environment {self.env_id}: {call} returned an observation of shape"
-                f" {np.shape(seen)}, its space says {expected}"
+                f"environment {self.env_id}: {call} returned what is not of its spaces"
+                f" ({type(error).__name__}: {error})",
+                "shape",
+            ) from error
+        if not right or not numeric:
+            found = f"shape {np.shape(seen)}" if numeric else f"type {np.asarray(seen).dtype}"
+            raise EnvironmentFailure(
+                f"environment {self.env_id}: {call} returned an observation of {found},"
+                f" its space says {self._shape if numeric else self._adapter.spec.observation.dtype}",
+                "shape",
             )
-        frames = self._adapter.frames
-        if frames == 1:
-            self.observation = seen
-        elif call == "reset":
-            self.observation = np.stack([seen] * frames)
-        else:
-            self.observation = np.concatenate([self.observation[1:], np.asarray(seen)[None]])
+        if self._guard is not None:
+            check_numbers(self.env_id, call, seen, reward)
+        return seen, reward
 
 
 def check_finite(env_ids: Sequence[int], *arrays: np.ndarray) -> None:
@@ -141,4 +190,4 @@ def check_finite(env_ids: Sequence[int], *arrays: np.ndarray) -> None:
         return
     for column, env_id in enumerate(env_ids):
         if not all(np.isfinite(array[:, column]).all() for array in arrays):
-            raise EnvironmentFailure(f"environment {env_id} returned NaN or infinity")
+            raise EnvironmentFailure(f"environment {env_id} returned NaN or infinity", "nan")

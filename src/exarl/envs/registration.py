@@ -15,6 +15,7 @@ from gymnasium.envs.registration import EnvSpec as GymSpec
 from gymnasium.envs.registration import load_env_creator
 
 from exarl.config import Schema, schema_of_signature
+from exarl.envs.context import EnvContext, temporary_context
 from exarl.errors import ConfigError, did_you_mean
 
 BUILTIN: dict[str, tuple[str, int | None]] = {
@@ -25,6 +26,7 @@ BUILTIN: dict[str, tuple[str, int | None]] = {
     "ExaCartPole-v1": ("exarl.envs.cartpole:ExaCartPole", 500),
     "ExaCovid-v0": ("exarl.envs.covid.env:ExaCovid", 21),
     "ExaExternal-v0": ("exarl.envs.external.env:ExternalEnv", None),
+    "ExaFaulty-v0": ("exarl.envs.faulty:ExaFaulty", None),
     "ExaLatency-v0": ("exarl.envs.latency:ExaLatency", None),
     "ExaMaskedCartPole-v0": ("exarl.envs.memory:ExaMaskedCartPole", 500),
     "ExaRecall-v0": ("exarl.envs.memory:ExaRecall", None),
@@ -100,25 +102,39 @@ def describe_env(id: str) -> tuple[Schema, bool]:
     """The parameters of the environment's constructor, and whether it takes others as well."""
     spec = find_spec(id)
     return schema_of_signature(
-        creator_of(spec), dict(spec.kwargs), leave_out=("self", "comm", "render_mode")
+        creator_of(spec), dict(spec.kwargs), leave_out=("self", "comm", "context", "render_mode")
     )
 
 
+def asks_for(id: str, name: str) -> bool:
+    """Whether the environment's constructor has a parameter of this name."""
+    return name in inspect.signature(creator_of(find_spec(id))).parameters
+
+
 def make_env(
-    id: str, kwargs: Mapping[str, Any], *, comm: Any = None, render_mode: str | None = None
+    id: str,
+    kwargs: Mapping[str, Any],
+    *,
+    comm: Any = None,
+    context: EnvContext | None = None,
+    render_mode: str | None = None,
 ) -> tuple[gymnasium.Env[Any, Any], int | None]:
     """The environment without a time limit, and the limit its registration asks for.
 
     The rollout cuts episodes itself, so that a limit can be changed and an episode be restored.
-    ``comm`` is handed on when the constructor asks for it.
+    ``comm`` and ``context`` are handed on when the constructor asks for them; without a context
+    given, it is a temporary one, whose folder goes with the environment.
     """
     # Episodes are always reset before they are stepped: no need for a wrapper that looks.
     spec = dataclasses.replace(find_spec(id), order_enforce=False)
     extra: dict[str, Any] = {}
     if render_mode is not None:
         extra["render_mode"] = render_mode
-    if "comm" in inspect.signature(creator_of(spec)).parameters:
+    if asks_for(id, "comm"):
         extra["comm"] = comm
+    own = None
+    if asks_for(id, "context"):
+        extra["context"] = context or (own := temporary_context())
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
@@ -127,6 +143,10 @@ def make_env(
                 spec, max_episode_steps=-1, disable_env_checker=True, **dict(kwargs), **extra
             )
     except Exception as error:  # whatever a constructor makes of the values it was given
+        if own is not None:
+            own.remove()
         cause = f"{type(error).__name__}: {error}"
         raise ConfigError(f"environment '{id}' cannot be made: {cause}") from error
+    if own is not None:
+        own.remove_with(env)
     return env, spec.max_episode_steps

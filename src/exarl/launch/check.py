@@ -15,7 +15,8 @@ HELP = """\
 usage: exarl check-env ID [--key value ...]
 
 Makes the environment (the keys go to its constructor), runs Gymnasium's checker and EXARL's own
-checks on it, and says what training in it would rely on. Exit code 1 when a check fails.
+checks on it (seeds, numbers, snapshots, a process of its own, files, speed), and says what to change.
+Exit code 1 when a check fails.
 """
 MARKS = {True: "ok  ", False: "FAIL", None: "note"}
 
@@ -31,6 +32,8 @@ def check_env(words: list[str]) -> int:
     for found in findings:
         detail = f": {found.detail}" if found.detail else ""
         sys.stdout.write(f"{MARKS[found.passed]}  {found.check}{detail}\n")
+        if found.hint:
+            sys.stdout.write(f"      -> {found.hint}\n")
     failed = sum(found.passed is False for found in findings)
     sys.stdout.write(f"{id}: {'fit to train' if not failed else f'{failed} checks failed'}\n")
     return 1 if failed else 0

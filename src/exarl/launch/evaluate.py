@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from exarl.components import build_agent, build_episode, configure_again
+from exarl.components import build_agent, build_episode, build_guard, configure_again
 from exarl.envs.episode import Episode
 from exarl.errors import CheckpointError, ConfigError
 from exarl.launch import words as line
@@ -48,10 +48,12 @@ def evaluate(words: list[str]) -> int:
     line.nothing_left(words)
     check_video(video)
     configuration = configure_again(run, ["--seed", seed] if seed else [])
-    options = {"render_mode": "rgb_array"} if video else {}
+    options: dict[str, Any] = {"render_mode": "rgb_array"} if video else {}
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # a film needs no screen
     env, adapter, limit = build_episode(configuration, **options)
-    episode = Episode(env, adapter, limit, configuration.learner.seed, 0, kind=EVALUATION)
+    guard = build_guard(configuration, **options)
+    seeded = configuration.learner.seed
+    episode = Episode(env, adapter, limit, seeded, 0, kind=EVALUATION, guard=guard)
     agent = build_agent(configuration, adapter.spec)
     steps, weights = stored_weights(run, step, best)
     try:
@@ -96,7 +98,7 @@ def stored_weights(
 
 
 def row(number: int, played: Played) -> str:
-    cause = "termination" if played.terminated else "truncation"
+    cause = "failure" if played.failed else "termination" if played.terminated else "truncation"
     return f"{number + 1:7d}  {played.total_reward:12.3f}  {played.length:6d}  {cause}\n"
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import shutil
 import signal
@@ -13,10 +12,9 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from exarl.envs.child import tied
 from exarl.errors import ConfigError
 from exarl.runs.notes import ERROR_FILE, RUN_FILE
-
-_PR_SET_PDEATHSIG = 1  # of <sys/prctl.h>
 
 
 def find_mpiexec() -> str:
@@ -73,12 +71,7 @@ def _launch_once(
     command = [find_mpiexec(), "-n", str(procs), sys.executable, "-m", "exarl", *words]
     # A session of its own keeps the terminal's Ctrl-C from reaching the ranks twice.
     before = _segments()
-    job = subprocess.Popen(
-        command,
-        env={**os.environ, **environment},
-        start_new_session=True,
-        preexec_fn=_end_with_parent(),  # noqa: PLW1509 - there are no other threads here
-    )
+    job = subprocess.Popen(tied(command), env={**os.environ, **environment}, start_new_session=True)
     previous = {
         number: signal.signal(number, lambda received, _: pass_on(job, received))
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
@@ -93,20 +86,6 @@ def _launch_once(
         if job.returncode:
             _clean_up(_segments() - before)
     return code if code >= 0 else 128 - code
-
-
-def _end_with_parent() -> Callable[[], None] | None:
-    """What a child does first to be sent SIGTERM when this process dies; None but on Linux."""
-    if sys.platform != "linux":
-        return None
-    prctl, parent = ctypes.CDLL(None).prctl, os.getpid()  # nothing is loaded in the child
-
-    def tie() -> None:
-        prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-        if os.getppid() != parent:  # died before it was tied
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    return tie
 
 
 def _segments() -> set[Path]:

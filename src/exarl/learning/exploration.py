@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-LEARNER, EXPLORATION, EPISODE, EVALUATION = range(4)
+LEARNER, EXPLORATION, EPISODE, EVALUATION, RESTART, IDENTITY = range(6)
 """First word of a spawn key: which kind of stream follows from the run's seed."""
 
 
@@ -32,6 +32,7 @@ class Streams:
     _CHUNK = 512
 
     def __init__(self, seed: int, env_ids: Sequence[int], kind: int = EXPLORATION) -> None:
+        self._seed, self._env_ids = seed, env_ids
         self._generators = [generator(seed, kind, env_id) for env_id in env_ids]
         self._origins = [g.bit_generator.state for g in self._generators]
         self._chunk = np.empty((len(env_ids), 0))
@@ -40,6 +41,11 @@ class Streams:
 
     def __len__(self) -> int:
         return len(self._generators)
+
+    def apart(self, slot: int, episode: int) -> Streams:
+        """A stream for an action out of turn in this episode; these streams stay where they are."""
+        key = episode_seed(self._seed, self._env_ids[slot], episode, RESTART)
+        return Streams(key, [self._env_ids[slot]])
 
     @property
     def position(self) -> int:

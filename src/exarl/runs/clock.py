@@ -60,6 +60,11 @@ def bottleneck(learner: Mapping[str, float], actors: Mapping[str, float]) -> str
     env, inference = actors.get("env", 0.0), actors.get("inference", 0.0)
     idle = actors.get("wait", 0.0) + actors.get("send", 0.0)
     learning = learner.get("learn", 0.0)
+    if (restarting := actors.get("restart", 0.0)) > 0.3:
+        return (
+            f"environments that fail: actors spend {restarting:.0%} of their time restarting them;"
+            " see env_failures in summary.json"
+        )
     if idle > 0.3:
         return (
             f"the learner: actors wait {idle:.0%} of their time for it;"

@@ -25,6 +25,7 @@ _FILES = {
     "evaluations": "evaluations.csv",
     "events": "events",
     "logs": "logs",
+    "envs": "envs",
     "curve": "learning_curve.png",
     "trace": "trace.json",
 }
@@ -89,6 +90,26 @@ def check_place(folder: Path) -> None:
         raise ConfigError(
             f"cannot write to {folder}: {standing} is no folder that can be written to"
         )
+
+
+@contextlib.contextmanager
+def made_folder(folder: Path, *files: Path) -> Iterator[None]:
+    """Make ``folder``; if the body fails, what was made and is still empty is removed again."""
+    fresh = [place for place in (*files, folder, *folder.parents) if not place.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(f"cannot write to {folder}: {reason(error)}") from error
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(OSError):
+            for place in fresh:
+                if place in files and place.exists() and not place.stat().st_size:
+                    place.unlink()
+                elif place not in files:
+                    place.rmdir()
+        raise
 
 
 def reason(error: Exception) -> str:

@@ -14,6 +14,7 @@ from typing import Any, TextIO
 
 from exarl.runs.directory import RunDirectory
 from exarl.runs.events import EventWriter
+from exarl.types import FAILURES
 
 COLUMNS = (
     "training_iteration",
@@ -27,6 +28,7 @@ COLUMNS = (
     "policy_lag_mean",
     "policy_lag_max",
     "env_restarts",
+    *(f"env_{kind}" for kind in FAILURES),
     "time_total_s",
     "steps_per_s",
     "updates_per_s",
@@ -57,7 +59,8 @@ class MetricsLog:
 
     def __init__(self, run: RunDirectory, agent_metrics: Sequence[str], kept: int = 0) -> None:
         self.rows = kept
-        self._columns = [*COLUMNS, *agent_metrics]
+        # A run begun by another version goes on with the columns it has.
+        self._columns = (_header(run.progress) if kept else []) or [*COLUMNS, *agent_metrics]
         self._csv = _open_keeping(run.progress, kept + 1 if kept else 0)
         self._writer = csv.writer(self._csv, lineterminator="\n")
         if not kept:
@@ -153,6 +156,13 @@ def _open_keeping(path: Path, lines: int) -> TextIO:
     file.seek(file.tell())
     file.truncate()
     return file
+
+
+def _header(path: Path) -> list[str]:
+    if not path.is_file():
+        return []
+    with path.open(encoding="utf-8", newline="") as file:
+        return next(csv.reader(file), [])
 
 
 def _cell(value: Any) -> Any:

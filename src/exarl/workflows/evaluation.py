@@ -11,6 +11,7 @@ import numpy as np
 
 from exarl.agents.base import ExaAgent
 from exarl.envs.episode import Episode
+from exarl.envs.guard import FAILING
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,7 @@ class Played:
     total_reward: float
     length: int
     terminated: bool
+    failed: bool = False  # cut at the last good step before the environment failed
 
 
 def play(agent: ExaAgent, episode: Episode, on_step: Callable[[Any], None] | None = None) -> Played:
@@ -36,7 +38,11 @@ def play(agent: ExaAgent, episode: Episode, on_step: Callable[[Any], None] | Non
             agent.action(observation, None, memory) if memory else agent.action(observation)
         )
         action = actions.tolist()[0] if spec.n_actions is not None else actions[0]
-        _, _, terminated, truncated = episode.step(action)
+        try:
+            _, _, terminated, truncated = episode.step(action)
+        except FAILING as error:
+            episode.recover(error)
+            return Played(episode.total_reward, episode.length, False, failed=True)
     if on_step is not None:
         on_step(episode.env)
     return Played(episode.total_reward, episode.length, terminated)

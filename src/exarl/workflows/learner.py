@@ -10,7 +10,7 @@ import time
 import zlib
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from exarl.runs.directory import RunDirectory, write_json, writing
 from exarl.runs.metrics import MetricsLog, mean, row_due
 from exarl.runs.progress import Progress
 from exarl.runs.signals import StopSignals, name_of
-from exarl.types import ACTOR_PHASES, Arrays, Block
+from exarl.types import ACTOR_PHASES, FAILURES, Arrays, Block
 from exarl.workflows.evaluation import Evaluation, Evaluator
 from exarl.workflows.rounds import Report
 
@@ -41,9 +41,20 @@ class Counters:
     version: int = 0
     blocks: int = 0
     restarts: int = 0
+    failures: dict[str, list[int]] = field(default_factory=dict)  # by environment, then by kind
     seconds: float = 0.0  # before this process took over
     best_reward: float | None = None
     best_evaluation: float | None = None
+
+    def failed(self, rows: Sequence[Sequence[int]]) -> None:
+        """Add the failures of blocks."""
+        for env_id, *counts in rows:
+            before = self.failures.get(str(env_id), [0] * len(counts))
+            self.failures[str(env_id)] = [a + b for a, b in zip(before, counts, strict=True)]
+
+    def failures_by_kind(self) -> dict[str, int]:
+        sums = np.sum(list(self.failures.values()), 0, int) if self.failures else 0
+        return dict(zip(FAILURES, np.broadcast_to(sums, len(FAILURES)).tolist(), strict=True))
 
 
 class Window:
@@ -164,6 +175,7 @@ class LearningLoop:
         counters.updates += updates
         counters.episodes += len(report.returns)
         counters.restarts += report.restarts
+        counters.failed(report.failures)
         self.window.add(report)
         self._actor_seconds += report.seconds or 0.0
         if self._run is None:
@@ -311,6 +323,7 @@ class LearningLoop:
                 "episode_len_mean": mean(self.window.lengths),
                 "updates_total": counters.updates,
                 "env_restarts": counters.restarts,
+                **{f"env_{kind}": n for kind, n in counters.failures_by_kind().items()},
                 "time_total_s": round(self.seconds, 4),
                 "steps_per_s": round((counters.steps - steps) / span, 1),
                 "updates_per_s": round((counters.updates - updates) / span, 1),
@@ -346,6 +359,13 @@ class LearningLoop:
             "best_evaluation": counters.best_evaluation,
             "last_reward_mean": mean(self.window.returns) if self.window.returns else None,
             "env_restarts": counters.restarts,
+            "env_failures": {
+                **counters.failures_by_kind(),
+                "environments": {
+                    env_id: {kind: n for kind, n in zip(FAILURES, counts, strict=True) if n}
+                    for env_id, counts in sorted(counters.failures.items(), key=lambda x: int(x[0]))
+                },
+            },
             "blocks": {"trained": counters.blocks, **self._blocks},
             "time_split": {
                 "learner": {name: round(part, 4) for name, part in learner.items()},

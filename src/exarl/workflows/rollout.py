@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
 from typing import Any
 
@@ -10,8 +10,28 @@ import numpy as np
 
 from exarl.agents.base import ExaAgent, Spread
 from exarl.envs.episode import Episode, check_finite
+from exarl.envs.guard import FAILING
 from exarl.learning.exploration import Streams
-from exarl.types import ACTOR_PHASES, Arrays, Block
+from exarl.types import ACTOR_PHASES, FAILURES, Arrays, ArraySpec, Block, EnvSpec
+
+Outcome = tuple[Any, float, bool, bool]
+"""Observation, reward, terminated, truncated after a step."""
+
+
+class Draft:
+    """A block in the making."""
+
+    def __init__(
+        self, spec: EnvSpec, recorded: Mapping[str, ArraySpec], steps: int, width: int
+    ) -> None:
+        self.observations = spec.observation.zeros(steps + 1, width)
+        self.actions = spec.action.zeros(steps, width)
+        self.rewards = np.zeros((steps, width), np.float32)
+        self.terminated = np.zeros((steps, width), bool)
+        self.truncated = np.zeros((steps, width), bool)
+        self.recorded = {name: array.zeros(steps, width) for name, array in recorded.items()}
+        self.ends: list[list[tuple[np.ndarray, float, int]]] = [[] for _ in range(width)]
+        self.restarting = 0.0  # seconds
 
 
 class Rollout:
@@ -44,79 +64,128 @@ class Rollout:
         """Step every environment ``block_steps`` times with the agent's present weights.
 
         Autoreset keeps the true last observation of an episode, and ``terminated`` apart from
-        ``truncated``. Raises EnvironmentFailure when an environment returns NaN or infinity. When
-        ``stopped``, asked between steps, says so, the block is given up and None returned.
+        ``truncated``. An environment that fails is made anew if its episodes have a guard; without,
+        EnvironmentFailure is raised when it returns NaN or infinity. When ``stopped``, asked between
+        steps, says so, the block is given up and None returned.
         """
         self._begin()
-        spec, width = self._agent.spec, len(self._episodes)
-        observations = spec.observation.zeros(self._steps + 1, width)
-        actions = spec.action.zeros(self._steps, width)
-        rewards = np.zeros((self._steps, width), np.float32)
-        terminated = np.zeros((self._steps, width), bool)
-        truncated = np.zeros((self._steps, width), bool)
-        recorded = {n: s.zeros(self._steps, width) for n, s in self._agent.recorded.items()}
-        ends: list[list[tuple[np.ndarray, float, int]]] = [[] for _ in self._episodes]
+        draft = Draft(self._agent.spec, self._agent.recorded, self._steps, len(self._episodes))
         for i, episode in enumerate(self._episodes):
-            observations[0, i] = episode.observation
+            draft.observations[0, i] = episode.observation
         inference = 0.0
         started = perf_counter()
         for t in range(self._steps):
             if stopped is not None and stopped():
                 return None
             for name in self._remembered:
-                recorded[f"memory/{name}"][t] = self._memory[name]
+                draft.recorded[f"memory/{name}"][t] = self._memory[name]
             self._moved()
             asked = perf_counter()
-            chosen, extras = self._act(observations[t])
+            chosen, extras = self._act(draft.observations[t], self._streams, self._memory)
             inference += perf_counter() - asked
-            actions[t] = chosen
+            draft.actions[t] = chosen
             for name, array in extras.items():
-                recorded[name][t] = array
-            # Python integers are what most environments expect, and faster than NumPy's.
-            listed = chosen.tolist() if spec.n_actions is not None else chosen
-            following = observations[t + 1]
-            for i, episode in enumerate(self._episodes):
-                seen, rewards[t, i], ended, cut = episode.step(listed[i])
-                if ended or cut:
-                    terminated[t, i], truncated[t, i] = ended, cut
-                    ends[i].append((np.array(seen), episode.total_reward, episode.length))
-                    seen = episode.begin()
-                    for array in self._memory.values():
-                        array[i] = 0
-                following[i] = seen
-        total = perf_counter() - started
-        if (discount := self._agent.return_discount) is not None:
-            self._sum_up(discount, rewards, terminated | truncated, recorded["discounted_return"])
-        check_finite([episode.env_id for episode in self._episodes], observations, rewards)
+                draft.recorded[name][t] = array
+            self._step(draft, t, chosen)
+        total = perf_counter() - started - draft.restarting
         seconds = np.zeros(len(ACTOR_PHASES))
-        seconds[:2] = total - inference, inference
-        finished = [end for environment in ends for end in environment]
-        finals = _stack([end[0] for end in finished], observations)
-        owners = [e.env_id for e, own in zip(self._episodes, ends, strict=True) for _ in own]
+        seconds[[0, 1, -1]] = total - inference, inference, draft.restarting
+        return self._agent.prepare(self._finish(draft, version, seconds), self._spread)
+
+    def _step(self, draft: Draft, t: int, chosen: Any) -> None:
+        """Step every environment, and begin the next episode where one has ended."""
+        # Python integers are what most environments expect, and faster than NumPy's.
+        listed = chosen.tolist() if self._agent.spec.n_actions is not None else chosen
+        rewards, following = draft.rewards[t], draft.observations[t + 1]
+        for i, episode in enumerate(self._episodes):
+            try:
+                seen, rewards[i], ended, cut = episode.step(listed[i])
+            except FAILING as error:
+                seen, rewards[i], ended, cut = self._step_again(draft, t, i, error)
+            if ended or cut:
+                draft.terminated[t, i], draft.truncated[t, i] = ended, cut
+                draft.ends[i].append((np.array(seen), episode.total_reward, episode.length))
+                seen = episode.begin()
+                for array in self._memory.values():
+                    array[i] = 0
+            following[i] = seen
+
+    def _step_again(self, draft: Draft, t: int, i: int, error: BaseException) -> Outcome:
+        """Step ``t`` of environment ``i`` in a new episode, in the place of the step that failed.
+
+        The failed step leaves nothing: nobody knows where it led. The step before it becomes the
+        last of its episode, truncated, with the observation it led to. Where that step is the last of
+        the block before, it stays as it is: learning continues a block's end by the value of its
+        last observation, exactly as that of a truncated episode.
+        """
+        started, episode = perf_counter(), self._episodes[i]
+        own = slice(i, i + 1)
+        memory = {name: array[own] for name, array in self._memory.items()}
+        while True:
+            last = (draft.observations[t, i].copy(), episode.total_reward, episode.length)
+            episode.recover(error)
+            if episode.length and t:
+                draft.truncated[t - 1, i] = True
+                draft.ends[i].append(last)
+            elif not t:
+                self._returns[i] = 0
+            draft.observations[t, i] = episode.begin()
+            for array in memory.values():
+                array[:] = 0
+            for name in self._remembered:
+                draft.recorded[f"memory/{name}"][t, i] = 0
+            apart = self._streams.apart(i, episode.number)
+            chosen, extras = self._act(draft.observations[t, own], apart, memory)
+            draft.actions[t, own] = chosen
+            for name, array in extras.items():
+                draft.recorded[name][t, own] = array
+            action = chosen.tolist() if self._agent.spec.n_actions is not None else chosen
+            draft.restarting += perf_counter() - started
+            try:
+                return episode.step(action[0])
+            except FAILING as again:
+                error, started = again, perf_counter()
+
+    def _finish(self, draft: Draft, version: int, seconds: np.ndarray) -> Block:
+        """The block of a whole draft, if all its numbers are finite."""
+        if (discount := self._agent.return_discount) is not None:
+            ended = draft.terminated | draft.truncated
+            self._sum_up(discount, draft.rewards, ended, draft.recorded["discounted_return"])
+        numbers = [episode.env_id for episode in self._episodes]
+        check_finite(numbers, draft.observations, draft.rewards)
+        finished = [end for environment in draft.ends for end in environment]
+        finals = _stack([end[0] for end in finished], draft.observations)
+        owners = [n for n, own in zip(numbers, draft.ends, strict=True) for _ in own]
         check_finite(owners, finals[None])
-        block = Block(
-            observations,
-            actions,
-            rewards,
-            terminated,
-            truncated,
+        failures = [[e.env_id, *e.failures.tolist()] for e in self._episodes if e.failures.any()]
+        return Block(
+            draft.observations,
+            draft.actions,
+            draft.rewards,
+            draft.terminated,
+            draft.truncated,
             finals,
             np.array([end[1] for end in finished], np.float64),
             np.array([end[2] for end in finished], np.int64),
-            recorded,
+            draft.recorded,
             version,
             self._take_restarts(),
             seconds,
+            np.array(failures, np.int64).reshape(-1, 1 + len(FAILURES)),
         )
-        return self._agent.prepare(block, self._spread)
 
     def state(self) -> Arrays:
         """The running episodes and the place in the random streams, by environment number."""
         self._begin()
         arrays: Arrays = {}
         for slot, episode in enumerate(self._episodes):
+            number = episode.number
             named = {**episode.state(), "stream": np.array(self._streams.position)}
+            if episode.number != number:  # it failed when asked, and is in another episode now
+                self._forget(slot)
             named["return"] = self._returns[slot]
+            if episode.failures.any():  # of a block that was given up
+                named["failures"] = episode.failures.copy()
             named |= {f"memory/{name}": array[slot].copy() for name, array in self._memory.items()}
             arrays |= {f"{episode.env_id}/{name}": array for name, array in named.items()}
         return arrays
@@ -130,6 +199,7 @@ class Rollout:
             if own:
                 self._streams.seek(int(own["stream"]))
                 restarts = episode.restarts
+                episode.failures += own.get("failures", 0)
                 episode.restore(own)
                 if episode.restarts == restarts:
                     self._returns[slot] = own.get("return", 0.0)
@@ -138,16 +208,24 @@ class Rollout:
             else:
                 episode.begin()
 
+    def _forget(self, slot: int) -> None:
+        """What was summed up and remembered of an episode that is over."""
+        self._returns[slot] = 0
+        for array in self._memory.values():
+            array[slot] = 0
+
     def close(self) -> None:
         for episode in self._episodes:
             episode.close()
 
-    def _act(self, observations: np.ndarray) -> tuple[Any, Arrays]:
+    def _act(
+        self, observations: np.ndarray, streams: Streams, memory: Arrays
+    ) -> tuple[Any, Arrays]:
         if self._fixed:
             return self._agent.spec.action.zeros(len(observations)), {}
-        if not self._memory:
-            return self._agent.action(observations, self._streams)
-        return self._agent.action(observations, self._streams, self._memory)
+        if not memory:
+            return self._agent.action(observations, streams)
+        return self._agent.action(observations, streams, memory)
 
     def _sum_up(
         self, discount: float, rewards: np.ndarray, ended: np.ndarray, sums: np.ndarray
@@ -168,6 +246,7 @@ class Rollout:
         count = sum(episode.restarts for episode in self._episodes)
         for episode in self._episodes:
             episode.restarts = 0
+            episode.failures[:] = 0
         return count
 
 

@@ -33,6 +33,7 @@ class Report:
     seconds: list[float] = field(default_factory=list)
     lags: list[int] = field(default_factory=list)
     checksum: int | None = None  # of the weights, when learners are compared
+    failures: list[list[int]] = field(default_factory=list)  # as in a block
 
     @classmethod
     def of(cls, block: Block | None, version: int, checksum: int | None = None) -> Report:
@@ -47,6 +48,7 @@ class Report:
             block.seconds.tolist(),
             [version - block.version],
             checksum,
+            block.failures.tolist(),
         )
 
     def __add__(self, other: Report) -> Report:
@@ -63,6 +65,7 @@ class Report:
             [a + b for a, b in zip(longer, shorter, strict=True)],
             self.lags + other.lags,
             self.checksum,
+            self.failures + other.failures,
         )
 
 

@@ -254,3 +254,13 @@ class Recorder(Linear):
         with Path(orders().folder, "trained.f32").open("ab") as file:
             file.write(block.next_observations()[..., 0].astype(np.float32).tobytes())
         return super().train(block)
+
+
+class Witness(Linear):
+    """The same, and writes down every transition it is given: before, after, reward."""
+
+    def train(self, block: Block) -> dict[str, float]:
+        parts = block.observations[:-1], block.next_observations(), block.rewards[..., None]
+        with Path(orders().folder, "transitions.f32").open("ab") as file:
+            file.write(np.concatenate(parts, -1).astype(np.float32).tobytes())
+        return super().train(block)

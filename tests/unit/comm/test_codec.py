@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from exarl.comm.codec import BlockCodec, decode_arrays, encode_arrays
-from exarl.types import ACTOR_PHASES, ArraySpec, Block, EnvSpec, concatenate
+from exarl.types import ACTOR_PHASES, FAILURES, ArraySpec, Block, EnvSpec, concatenate
 
 DTYPES = ("float32", "float64", "uint8", "int8", "int32", "int64", "bool")
 SPECS = st.builds(
@@ -51,6 +51,7 @@ def make_block(
         int(rng.integers(2**40)),
         int(rng.integers(5)),
         rng.random(len(ACTOR_PHASES)),
+        rng.integers(0, 99, (int(rng.integers(width + 1)), 1 + len(FAILURES))),
     )
 
 
@@ -79,8 +80,12 @@ def test_blocks_of_a_run_differ_in_length_only_by_their_ends() -> None:
     spec = EnvSpec("Toy-v0", ArraySpec((3,), "float32"), ArraySpec((), "int64"), 2)
     codec = BlockCodec(spec, {})
     blocks = [make_block(seed, spec, {}, 5, 2) for seed in range(8)]
-    each = 3 * 4 + 8 + 8  # final observation, return, length
-    lengths = {len(codec.encode(b)) - each * len(b.episode_returns) for b in blocks}
+    end = 3 * 4 + 8 + 8  # final observation, return, length
+    failed = 8 * (1 + len(FAILURES))
+    lengths = {
+        len(codec.encode(b)) - end * len(b.episode_returns) - failed * len(b.failures)
+        for b in blocks
+    }
     assert len(lengths) == 1
     assert len({len(b.episode_returns) for b in blocks}) > 1
 
@@ -172,6 +177,7 @@ def test_joined_blocks_keep_every_environment(run: Any, count: int, seed: int) -
     assert joined.steps == sum(block.steps for block in blocks)
     assert joined.version == min(block.version for block in blocks)
     assert joined.restarts == sum(block.restarts for block in blocks)
+    assert joined.failures.tolist() == [row for b in blocks for row in b.failures.tolist()]
     np.testing.assert_allclose(joined.seconds, sum(block.seconds for block in blocks))
     end = 0
     following = joined.next_observations()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import uuid
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -16,6 +18,7 @@ from exarl.types import Arrays
 
 FINITE = "observations finite and of their space"
 SAME_SEED = "same seed, same episode"
+ISOLATED = "works in a process of its own"
 KEPT = "running episodes can be kept"
 
 
@@ -97,6 +100,92 @@ def test_spaces_no_agent_can_use_are_a_failure() -> None:
             self.action_space = gymnasium.spaces.Tuple([gymnasium.spaces.Discrete(2)])
 
     assert "spaces" in failed(checked(Wordy))
+
+
+class Littering(Drift):
+    """Writes where it stands, and to the terminal."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        Path("litter.txt").write_text("x")
+        sys.stdout.write("solver started\n")
+        return super().reset(seed=seed)
+
+
+class Shared(Drift):
+    """All of them have one place."""
+
+    places: Any = None
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        found = super().reset(seed=seed)
+        Shared.places = self._at
+        return found
+
+    def step(self, action: Any) -> Any:
+        self._at = Shared.places
+        found = super().step(action)
+        Shared.places = self._at
+        return found
+
+
+class Aware(Drift):
+    """Asks who it is."""
+
+    def __init__(self, context: Any) -> None:
+        super().__init__()
+        assert context.work_dir.is_dir()
+
+
+def test_files_and_words_in_the_wrong_place_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    findings = checked(Littering)
+    assert failed(findings) == {"files of its own"}
+    assert "litter.txt" in findings["files of its own"].detail
+    assert "context.work_dir" in findings["files of its own"].hint
+    assert "'solver started'" in findings[ISOLATED].detail
+    assert "logs/env_" in findings[ISOLATED].hint
+
+
+def test_what_two_environments_share_is_found() -> None:
+    findings = checked(Shared)
+    assert failed(findings) == set()
+    assert findings["two in one process"].passed is None
+    assert "--env_isolation process" in findings["two in one process"].hint
+
+
+def test_an_environment_may_ask_who_it_is() -> None:
+    findings = checked(Aware)
+    assert failed(findings) == set()
+    assert findings["files of its own"].passed
+    assert findings[ISOLATED].passed
+
+
+def test_an_environment_that_cannot_be_isolated_is_no_failure() -> None:
+    found = checked(lambda: Drift())[ISOLATED]  # noqa: PLW0108
+    assert found.passed is None
+    assert "module that can be imported" in found.detail
+
+
+@pytest.mark.parametrize(
+    ("factory", "words"),
+    [
+        (lambda: Broken("shape", far=9), ["(1,)", "(2,)"]),
+        (Outside, ["beyond the bounds"]),
+        (lambda: Broken("observation", far=9), ["terminated"]),
+    ],
+    ids=["shape", "outside", "NaN"],
+)
+def test_what_to_change_is_said(factory: Any, words: list[str]) -> None:
+    hint = checked(factory)[FINITE].hint
+    assert all(word in hint for word in words), hint
+
+
+def test_the_speed_comes_with_limits_to_set() -> None:
+    found = checked(Drift)["speed"]
+    assert "us a step" in found.detail and "ms a reset" in found.detail
+    assert "--step_timeout 5 " in found.hint
 
 
 def test_remarks_are_one_line_each() -> None:

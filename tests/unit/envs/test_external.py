@@ -29,7 +29,7 @@ from helpers_programs import (
 )
 
 from exarl.envs import make_env
-from exarl.envs.child import scrubbed_environment
+from exarl.envs.child import scrubbed
 from exarl.envs.external.env import HEADER, ExternalEnv, split_command
 from exarl.errors import ConfigError, EnvironmentFailure
 
@@ -278,7 +278,7 @@ def test_the_mark_of_an_mpi_rank_is_taken_off() -> None:
         "PATH": "/bin", "SLURM_JOB_ID": "12", "SLURM_JOB_NODELIST": "n[1-2]", "OMP_NUM_THREADS": "2",
         "SLURM_NTASKS": "4", "I_MPI_FABRICS": "shm", "MPICH_GPU_SUPPORT_ENABLED": "1",
     }  # fmt: skip
-    assert scrubbed_environment({**rank, **kept}) == kept
+    assert scrubbed({**rank, **kept}) == kept
 
 
 def test_a_program_starts_without_it(

@@ -177,6 +177,47 @@ def test_counts_what_the_blocks_bring(tmp_path: Path) -> None:
     assert (weights.tolist(), version) == ([3.0], 3)
 
 
+def test_failures_are_counted_by_environment_and_kind(tmp_path: Path) -> None:
+    parts = Loop(tmp_path, total_steps=40)
+    parts.loop.absorb(block_of(failures=np.array([[3, 1, 0, 2, 0, 0], [0, 0, 1, 0, 0, 0]])))
+    parts.loop.absorb(block_of())
+    parts.loop.checkpoint({})
+    parts.loop.abandon()
+    again = Loop(tmp_path, resumed=stored(parts), total_steps=40)
+    again.loop.absorb(block_of(failures=np.array([[3, 1, 0, 0, 4, 0], [11, 0, 0, 0, 0, 5]])))
+    again.loop.absorb(block_of())
+    summary = again.loop.close()
+    totals = {"raise": 2, "crash": 1, "timeout": 2, "nan": 4, "shape": 5}
+    assert summary["env_failures"] == {
+        **totals,
+        "environments": {
+            "0": {"crash": 1},
+            "3": {"raise": 2, "timeout": 2, "nan": 4},
+            "11": {"shape": 5},
+        },
+    }
+    rows = again.rows()
+    assert [row["env_raise"] for row in rows] == [1, 1, 2, 2]
+    assert {kind: rows[-1][f"env_{kind}"] for kind in totals} == totals
+    assert (
+        "env_restarts,env_raise,env_crash,env_timeout,env_nan,env_shape,"
+        in (again.run.progress.read_text().splitlines()[0])
+    )
+
+
+def test_a_table_begun_with_other_columns_goes_on_with_them(tmp_path: Path) -> None:
+    parts = Loop(tmp_path, total_steps=40)
+    parts.loop.absorb(block_of([1]))
+    parts.loop.checkpoint({})
+    parts.loop.abandon()
+    old = "training_iteration,env_restarts,timesteps_total\n1,0,10\n"
+    parts.run.progress.write_text(old)
+    again = Loop(tmp_path, resumed=stored(parts), total_steps=40)
+    again.loop.absorb(block_of([1], restarts=2))
+    again.loop.close()
+    assert parts.run.progress.read_text() == old + "2,2,20\n"
+
+
 def test_the_window_looks_back_so_many_episodes(tmp_path: Path) -> None:
     loop = Loop(tmp_path, reward_window=3, total_steps=10**6).loop
     loop.absorb(block_of([1, 2]))
@@ -336,7 +377,7 @@ def test_old_checkpoints_make_room(tmp_path: Path) -> None:
 
 def test_the_summary_is_what_close_returns(tmp_path: Path) -> None:
     parts = Loop(tmp_path, total_steps=20)
-    seconds = np.array([3.0, 1.0, 0.0, 0.0])
+    seconds = np.array([3.0, 1.0, 0.0, 0.0, 0.0])
     for _ in range(2):
         parts.loop.absorb(block_of([2.0], seconds=seconds))
     summary = parts.loop.close()

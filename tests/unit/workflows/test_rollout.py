@@ -122,6 +122,7 @@ def test_shapes_and_dtypes_are_those_of_the_layout() -> None:
         "episode_returns": ((0,), "float64"),
         "episode_lengths": ((0,), "int64"),
         "seconds": ((len(ACTOR_PHASES),), "float64"),
+        "failures": ((0, 6), "int64"),
     }
     assert {n: (a.shape, a.dtype.name) for n, a in block.recorded.items()} == {
         "toss": ((1, 2), "float64"),

@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO, Any, Literal
 
 from exarl.envs import child
 from exarl.envs.external.link import ADDRESS, Link
@@ -112,12 +112,7 @@ class Program:
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(self._last_moment)
         code = self._process.poll()
-        if code is None:
-            how = "closed its connection"
-        elif code < 0:
-            how = f"was killed by {signal.Signals(-code).name}"
-        else:
-            how = f"ended with exit code {code}"
+        how = "closed its connection" if code is None else child.how_it_ended(code)
         words = self._last_words()
         return f"'{self.name}' {how}" + (f"; its last words: {words}" if words else "")
 
@@ -158,13 +153,12 @@ class Program:
         self, command: Sequence[str], address: str, output: Path, work_dir: Path | None
     ) -> subprocess.Popen[bytes]:
         words = [word.replace("{address}", address) for word in command]
-        environ = {ADDRESS: address}
+        options: dict[str, Any] = {"cwd": work_dir}
+        if address == "stdio":
+            options |= {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        process = child.start(child.tied(words), output, environ={ADDRESS: address}, **options)
         if address != "stdio":
-            return child.start(words, output=output, environ=environ, cwd=work_dir)
-        pipe = subprocess.PIPE
-        process = child.start(
-            words, output=output, environ=environ, cwd=work_dir, stdin=pipe, stdout=pipe
-        )
+            return process
         assert process.stdin is not None
         assert process.stdout is not None
         reader, writer = os.dup(process.stdout.fileno()), os.dup(process.stdin.fileno())

@@ -1,0 +1,105 @@
+"""What happens when an environment fails: it is counted, made anew, and given up in the end."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from exarl.errors import EnvironmentFailure
+from exarl.types import FAILURES
+
+log = logging.getLogger(__name__)
+
+FAILING = (Exception, SystemExit)
+"""What an environment may raise without meaning the program as a whole."""
+
+STEADY = 20
+"""Good steps after which a failure is the first of a new row."""
+
+_LOUD = 3  # failures of an environment that are shown on the terminal; the rest is in the log
+
+_LARGEST = float(np.finfo(np.float32).max)
+
+MakeEnv = Callable[[], "gymnasium.Env[Any, Any]"]
+
+
+class Guard:
+    """Makes one environment anew when it fails, up to ``patience`` times in a row.
+
+    A row is broken by an episode that came to its end, or by ``STEADY`` good steps.
+    """
+
+    def __init__(self, make: MakeEnv, patience: int) -> None:
+        self._make = make
+        self._patience = patience
+        self._restarts = 0
+        self._in_a_row = 0
+        self._last_episode = -1
+
+    def restart(
+        self,
+        env: gymnasium.Env[Any, Any],
+        at: tuple[int, int, int],
+        error: BaseException,
+        counts: np.ndarray,
+    ) -> gymnasium.Env[Any, Any]:
+        """A new environment in the place of ``env``; ``at`` are its number, its episode and the steps
+        it made there. ``counts`` goes up by kind.
+
+        EnvironmentFailure, naming the cause, when this has happened too often in a row.
+        """
+        who, episode, steps = at
+        if episode > self._last_episode + 1 or steps >= STEADY:
+            self._in_a_row = 0
+        self._last_episode = episode
+        when = f"episode {episode}, step {steps + 1}"
+        while True:
+            failure = as_failure(who, error)
+            counts[FAILURES.index(failure.kind)] += 1
+            self._in_a_row += 1
+            if self._in_a_row >= self._patience:
+                raise EnvironmentFailure(
+                    f"environment {who} failed {self._in_a_row} times in a row (max_env_failures),"
+                    f" the last time in {when}: {failure}",
+                    failure.kind,
+                ) from error
+            self._restarts += 1
+            level = logging.WARNING if self._restarts <= _LOUD else logging.INFO
+            log.log(level, "%s (%s; %s); it is restarted", failure, failure.kind, when)
+            close_quietly(env)
+            try:
+                return self._make()
+            except FAILING as again:
+                error = again
+
+
+def as_failure(who: int, error: BaseException) -> EnvironmentFailure:
+    """Whatever environment ``who`` raised, with its kind."""
+    if isinstance(error, EnvironmentFailure):
+        return error
+    return EnvironmentFailure(f"environment {who}: {type(error).__name__}: {error}")
+
+
+def close_quietly(env: gymnasium.Env[Any, Any]) -> None:
+    """Close what has failed already; that it cannot be closed is no news."""
+    with contextlib.suppress(*FAILING):
+        env.close()
+
+
+def check_numbers(who: int, call: str, observation: Any, reward: float = 0.0) -> None:
+    """EnvironmentFailure when a number is NaN, infinite, or becomes so as float32."""
+    if not abs(reward) <= _LARGEST:
+        raise EnvironmentFailure(f"environment {who}: {call} returned the reward {reward}", "nan")
+    seen = np.asarray(observation)
+    if seen.dtype.kind == "f" and not (np.abs(seen) <= _LARGEST).all():
+        bad = np.flatnonzero(~(np.abs(seen) <= _LARGEST))
+        raise EnvironmentFailure(
+            f"environment {who}: {call} returned an observation with {len(bad)} of {seen.size}"
+            " numbers NaN or infinite",
+            "nan",
+        )
