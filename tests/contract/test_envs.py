@@ -22,6 +22,13 @@ QUICK: dict[str, dict[str, Any]] = {
     "ExaCH-v0": {"grid": 8, "box": 47.0, "shells": 4, "step_time": 2e-5},
     "ExaCH3D-v0": {"grid": 8, "layers": 4, "shells": 4, "step_time": 0.004},
     "ExaLatency-v0": {"mean_seconds": 1e-5, "distribution": "exponential", "episode_steps": 40},
+    "ExaWaterClusterDiscrete-v0": {
+        "n_waters": 2,
+        "target": -1000.0,
+        "shift": 0.5,
+        "shake": 0.0,
+        "tolerance": 20.0,
+    },
 }
 """Parameters that make an environment fast enough for a test, or possible at all."""
 OUTSIDE = ("ExaExternal-v0", "ExaRemote-v0")

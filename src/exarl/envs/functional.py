@@ -81,6 +81,15 @@ def until(
     return lax.while_loop(lambda c: ~done(c), body, carry)  # type: ignore[no-any-return]
 
 
+def when(xp: ModuleType, condition: Any, body: Callable[[Carry], Carry], carry: Carry) -> Carry:
+    """``body`` applied if ``condition`` holds: for work that is rarely due."""
+    if xp is np:
+        return body(carry) if condition else carry
+    from jax import lax
+
+    return lax.cond(condition, body, lambda c: c, carry)  # type: ignore[no-any-return]
+
+
 class Functions(FuncEnv[Any, Any, Any, Any, Any, Any, Any]):
     """The functions of an environment over ``xp`` (numpy or jax.numpy).
 

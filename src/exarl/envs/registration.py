@@ -31,15 +31,20 @@ BUILTIN: dict[str, tuple[str, int | None]] = {
     "ExaMaskedCartPole-v0": ("exarl.envs.memory:ExaMaskedCartPole", 500),
     "ExaRecall-v0": ("exarl.envs.memory:ExaRecall", None),
     "ExaRemote-v0": ("exarl.envs.external.remote:RemoteEnv", None),
+    "ExaTetris-v0": ("exarl.envs.tetris.env:ExaTetris", 10_000),
+    "ExaWaterClusterDiscrete-v0": ("exarl.envs.water_cluster.env:ExaWaterClusterDiscrete", 50),
 }
 """id -> (entry point, limit on an episode's steps)"""
 
-PLANNED = ("ExaWaterClusterDiscrete-v0", "ExaTetris-v0")
+WITH_EXTRAS: dict[str, tuple[str, int | None]] = {
+    "ExaTetrisNES-v0": ("exarl.envs.tetris.nes:ExaTetrisNES", None),
+}
+"""Likewise, for what needs a package of an extra."""
 
 
 def register_all() -> None:
     """Enter EXARL's environments into Gymnasium's registry (also its plug-in hook)."""
-    for id, (entry_point, limit) in BUILTIN.items():
+    for id, (entry_point, limit) in (BUILTIN | WITH_EXTRAS).items():
         if id not in gymnasium.registry:
             gymnasium.register(id=id, entry_point=entry_point, max_episode_steps=limit)
 
@@ -59,7 +64,7 @@ def env_ids() -> list[str]:
     """Every registered environment id, EXARL's first."""
     register_all()
     known = {*gymnasium.registry, *plugins()}
-    return sorted(known, key=lambda id: (id not in BUILTIN, id))
+    return sorted(known, key=lambda id: (id not in BUILTIN | WITH_EXTRAS, id))
 
 
 def find_spec(id: str) -> GymSpec:
@@ -75,10 +80,7 @@ def find_spec(id: str) -> GymSpec:
                 importlib.import_module(module)  # which registers what it has
             return gymnasium.spec(name)
     except (gymnasium.error.Error, ImportError, TypeError, ValueError) as error:
-        if id in PLANNED:
-            message = f"environment '{id}' is planned but not in this version of EXARL"
-        else:
-            message = f"unknown environment '{id}'"
+        message = f"unknown environment '{id}'"
         hint = did_you_mean(id, env_ids()) or "; see 'exarl list envs'"
         if isinstance(error, ImportError):
             message, hint = f"environment '{id}' needs a package that is missing: {error}", ""

@@ -1,0 +1,73 @@
+"""The pieces of Tetris as rows of bits, and where they may lie.
+
+A row of the well is 16 bits: three of wall, ten columns (the leftmost in bit 3), three of wall. The
+well has two hidden rows above its twenty and four rows of floor below, so that a piece is out of
+bounds where its bits meet others, and no place needs a rule of its own.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+ROWS, COLUMNS, HIDDEN, FLOOR, WALL = 20, 10, 2, 4, 3
+DEPTH = HIDDEN + ROWS + FLOOR
+ACROSS = COLUMNS + WALL  # places of a piece's box of 4 x 4, from the left
+DOWN = HIDDEN + ROWS + 1  # from the top
+FULL = 2 ** (COLUMNS + 2 * WALL) - 1
+EMPTY = FULL - (2**COLUMNS - 1 << WALL)
+SPAWN_ACROSS, SPAWN_DOWN = 6, 1
+
+NAMES = "TJZOSLI"
+SHAPES = {
+    "T": (
+        ".... ###. .#.. ....",
+        ".#.. ##.. .#.. ....",
+        ".#.. ###. .... ....",
+        ".#.. .##. .#.. ....",
+    ),
+    "J": (
+        ".... ###. ..#. ....",
+        ".#.. .#.. ##.. ....",
+        "#... ###. .... ....",
+        ".##. .#.. .#.. ....",
+    ),
+    "Z": (".... ##.. .##. ....", "..#. .##. .#.. ....") * 2,
+    "O": (".... .##. .##. ....",) * 4,
+    "S": (".... .##. ##.. ....", ".#.. .##. ..#. ....") * 2,
+    "L": (
+        ".... ###. #... ....",
+        "##.. .#.. .#.. ....",
+        "..#. ###. .... ....",
+        ".#.. .#.. .##. ....",
+    ),
+    "I": (".... #### .... ....", "..#. ..#. ..#. ..#.") * 2,
+}
+"""Each piece's four orientations, clockwise: the four rows of its box. Flat side up at first."""
+
+
+def bits() -> np.ndarray:
+    """[7, 4, 4]: each orientation's rows as bits 0 .. 3, the leftmost column in bit 0."""
+    rows = [[text.split() for text in SHAPES[name]] for name in NAMES]
+    cells = np.array([[[list(row) for row in turn] for turn in piece] for piece in rows]) == "#"
+    return np.asarray(cells @ (1 << np.arange(4)), np.int32)
+
+
+def lying() -> np.ndarray:
+    """[7, 4, DOWN, ACROSS, DEPTH]: the rows of the well that a piece covers, at every place."""
+    table = np.zeros((len(NAMES), 4, DOWN, ACROSS, DEPTH), np.int32)
+    boxes = bits()
+    for down in range(DOWN):
+        for across in range(ACROSS):
+            table[:, :, down, across, down : down + 4] = boxes[..., : DEPTH - down] << across
+    return table
+
+
+def empty_well() -> np.ndarray:
+    """[DEPTH]: nothing but walls and floor."""
+    return np.array([EMPTY] * (HIDDEN + ROWS) + [FULL] * FLOOR, np.int32)
+
+
+def unpacked() -> np.ndarray:
+    """[2**COLUMNS, COLUMNS]: the cells of every row, 0 or 1, by its bits without the walls."""
+    numbers = np.arange(2**COLUMNS)[:, None]
+    return np.asarray(numbers >> np.arange(COLUMNS) & 1, np.uint8)

@@ -1,0 +1,1 @@
+"""Water clusters: rigid molecules, their minima, and the search for the lowest."""
