@@ -37,7 +37,6 @@ from exarl import registry
 from exarl.components import lookup
 from exarl.config import LearnerConfig, Parameter, schema_of
 from exarl.envs import env_ids
-from exarl.envs.registration import PLANNED
 from exarl.launch.cli import main as exarl
 
 TRAIN = ("train", "--total_steps", "1")
@@ -257,7 +256,7 @@ def bad_file(rng: random.Random) -> Case:
 def wrong_id(rng: random.Random) -> Case:
     key = rng.choice(SELECTORS)
     known = {"agent": registry.agents, "workflow": registry.workflows}
-    planned = [*(known[key]._planned if key in known else ()), *(PLANNED if key == "env" else ())]
+    planned = known[key]._planned if key in known else ()
     strange = ["", " ", "null", "../x", "a/b", "x\ny", "é", ":", "a:b:c", "A" * 5000, "no_pkg:X-v0"]
     id = rng.choice([mutant(rng, IDS[key][:40], set(IDS[key])), *rng.sample(strange, 2), *planned])
     if rng.random() < 0.3:
