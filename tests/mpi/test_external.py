@@ -55,6 +55,7 @@ def test_a_killed_run_leaves_no_program(tmp_path: Path) -> None:
     job.wait()  # which complains of whatever is left
 
 
+@pytest.mark.slow
 def test_dqn_trains_in_a_program_of_c(tmp_path: Path) -> None:
     """The command of the documentation, shortened."""
     words = [*EXARL, "train", *ENV, "--command", cartpole(), "--n_steps", "500"]
