@@ -16,7 +16,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -58,8 +58,6 @@ class Case:
     steps: int
     rules: dict[str, Rule]
     words: tuple[str, ...] = ()
-    settings: dict[str, Any] = field(default_factory=dict)
-    """The environment's, as in ``words``, for the rules."""
 
 
 IDLE = {"do nothing": lambda env, seen, info: env.unwrapped.functions.idle}
@@ -67,6 +65,10 @@ BOOSTER = {"do nothing": on_booster(booster.hold), "regulator": on_booster(boost
 CASES = {
     "ExaCH-v0": Case("DQN-v0", 12_000, {**IDLE, "cool at once": always(0)}),
     "ExaCH3D-v0": Case("DQN-v0", 9_000, {**IDLE, "lower kappa at once": always(0)}),
+    "ExaWaterClusterDiscrete-v0": Case("DQN-v0", 12_000, {"do nothing": always(0)}),
+    "ExaTetris-v0": Case(
+        "PPO-v0", 400_000, {"do nothing": always(0)}, words=("--model_type", "CNN")
+    ),
     "ExaBoosterDiscrete-v0": Case("DQN-v0", 80_000, BOOSTER),
     "ExaBooster-v0": Case("SAC-v0", 30_000, BOOSTER),
     "ExaCovid-v0": Case(
@@ -98,7 +100,7 @@ def main() -> None:
             seeds = range(1, options.seeds + 1)
             runs = list(pool.map(lambda seed, id=id: run(id, seed, options.out), seeds))  # type: ignore[misc]
         rules = {"random": chance, **case.rules}
-        scores = {name: float(np.mean(played(id, case, rule))) for name, rule in rules.items()}
+        scores = {name: float(np.mean(played(id, rule))) for name, rule in rules.items()}
         print(row(id, case, [r["reward"] for r in runs], scores), flush=True)
         if options.pictures:
             draw(id, case, runs, scores, options.pictures / f"{id}_curve.png")
@@ -112,9 +114,9 @@ def run(id: str, seed: int, out: Path) -> dict[str, Any]:
     return kept(folder, lambda: judged(task, seed, case.steps, folder, case.words))
 
 
-def played(id: str, case: Case, rule: Rule) -> list[float]:
+def played(id: str, rule: Rule) -> list[float]:
     """Returns of ``EPISODES`` episodes by a rule."""
-    env: Any = gymnasium.make(id, **case.settings)
+    env: Any = gymnasium.make(id)
     env.action_space.seed(0)
     returns = []
     for episode in range(EPISODES):
