@@ -18,11 +18,11 @@ import ctypes, os, sys
 number, parent, program, *command = sys.argv[1:]
 ctypes.CDLL(None).prctl(1, int(number))  # PR_SET_PDEATHSIG
 if os.getppid() != int(parent):  # died before it was tied
-    sys.exit(1)
+    raise SystemExit(1)
 try:
     os.execv(program, command)
 except OSError as error:
-    sys.exit(f"{program}: {error.strerror}")
+    raise SystemExit(f"{program}: {error.strerror}")
 """
 
 _LAUNCHERS = (

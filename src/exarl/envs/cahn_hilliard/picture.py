@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from exarl.envs.figure import new_figure, to_rgb
+
 if TYPE_CHECKING:
     from exarl.envs.cahn_hilliard.functions import Recipe
 
@@ -19,11 +21,7 @@ def draw(
     recipe: Recipe,
 ) -> np.ndarray:
     """Field, spectrum and path of the control side by side, [height, width, 3] bytes."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9, 3), dpi=100, layout="constrained")
-    canvas = FigureCanvasAgg(figure)
+    figure = new_figure(9, 3)
     left, middle, right = figure.subplots(1, 3)
     _show(left, field)
     middle.plot(np.arange(1, len(spectrum) + 1), spectrum, label="now")
@@ -35,8 +33,7 @@ def draw(
     margin = 0.03 * (limits[1] - limits[0])
     right.set(xlabel="step", ylabel=recipe.name, xlim=(0, recipe.steps))
     right.set_ylim(limits[0] - margin, limits[1] + margin)
-    canvas.draw()
-    return np.asarray(canvas.buffer_rgba())[..., :3].copy()
+    return to_rgb(figure)
 
 
 def _show(axes: Any, field: np.ndarray) -> None:

@@ -43,17 +43,7 @@ class ExternalEnv(TalkingEnv):
                 raise ValueError(f"{name} is a number of seconds above 0, not {value!r}")
         self._timeout, self._start_timeout = timeout, start_timeout
         self._work_dir = Path(work_dir).expanduser().absolute() if work_dir else None
-        self._end: weakref.finalize[..., ExternalEnv] | None = None
-        try:
-            self._meet()
-        except BaseException:
-            self.close()
-            raise
-
-    def close(self) -> None:
-        self._fresh = False
-        if self._end is not None:
-            self._end()
+        self._begin()
 
     def _open(self) -> None:
         self.close()

@@ -40,18 +40,8 @@ class RemoteEnv(TalkingEnv):
         self._keys = read_keys(keys) if keys else None
         self._address = check_address(address, self._keys)
         self._timeout = timeout
-        self._end: weakref.finalize[..., RemoteEnv] | None = None
         self._line: _Line | None = None
-        try:
-            self._meet()
-        except BaseException:
-            self.close()
-            raise
-
-    def close(self) -> None:
-        self._fresh = False
-        if self._end is not None:
-            self._end()
+        self._begin()
 
     def _open(self) -> None:
         self.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from abc import abstractmethod
 from typing import Any
 
@@ -33,7 +34,8 @@ class SessionLost(EnvironmentFailure):
 class TalkingEnv(gymnasium.Env[Any, Any]):
     """Asks HELLO, RESET and STEP of the other side, and checks what it answers.
 
-    A subclass carries the messages (``_open``, ``_exchange``) and calls ``_meet`` when it is made.
+    A subclass carries the messages (``_open``, ``_exchange``) and calls ``_begin`` when it is made.
+    What ends its line goes into ``_end``, so that nothing outlives this environment, closed or not.
     After a failure, ``reset`` begins a new conversation.
     """
 
@@ -41,6 +43,7 @@ class TalkingEnv(gymnasium.Env[Any, Any]):
 
     _session = 0
     _fresh = False  # whether there is a conversation
+    _end: weakref.finalize[..., Any] | None = None
 
     @abstractmethod
     def _open(self) -> None:
@@ -50,9 +53,11 @@ class TalkingEnv(gymnasium.Env[Any, Any]):
     def _exchange(self, data: bytes) -> bytes:
         """Send a message and wait for the answer."""
 
-    @abstractmethod
     def close(self) -> None:
         """End the conversation."""
+        self._fresh = False
+        if self._end is not None:
+            self._end()
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -79,6 +84,14 @@ class TalkingEnv(gymnasium.Env[Any, Any]):
         except ProtocolError as error:
             raise self._broken(str(error)) from error
         return self._see(observation), reward, terminated, truncated, {}
+
+    def _begin(self) -> None:
+        """The first conversation; nothing is left when it cannot be had."""
+        try:
+            self._meet()
+        except BaseException:
+            self.close()
+            raise
 
     def _meet(self) -> None:
         """Begin a conversation: learn the spaces, which must not change in an environment's life."""

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
+from exarl.envs.figure import new_figure, to_rgb
+
 
 def draw(atoms: np.ndarray, energy: float, target: float | None) -> np.ndarray:
     """``atoms`` [n, 3, 3] seen along the cluster's shortest axis, with hydrogen bonds: RGB bytes."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     centred = atoms - atoms[:, 0].mean(0)
     _, _, axes = np.linalg.svd(centred[:, 0], full_matrices=True)
     seen = centred @ axes.T  # x and y of the page, and the depth
-    figure = Figure(figsize=(4.8, 4.8), dpi=100)
-    canvas = FigureCanvasAgg(figure)
-    page = figure.add_axes((0, 0, 1, 0.92))
+    figure = new_figure(4.8, 4.8)
+    page = figure.subplots()
     for hydrogen, oxygen in _bonds(atoms):
         ends = np.array([seen[hydrogen], seen[oxygen]])
         page.plot(ends[:, 0], ends[:, 1], ":", color="steelblue", lw=1.5, zorder=ends[:, 2].mean())
@@ -31,9 +29,8 @@ def draw(atoms: np.ndarray, energy: float, target: float | None) -> np.ndarray:
     page.set(xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal")
     page.axis("off")
     known = "" if target is None else f" (lowest known {target:.2f})"
-    figure.suptitle(f"{energy:.2f} kJ/mol{known}", y=0.97)
-    canvas.draw()
-    return np.array(canvas.buffer_rgba())[:, :, :3].copy()
+    page.set_title(f"{energy:.2f} kJ/mol{known}")
+    return to_rgb(figure)
 
 
 def _bonds(atoms: np.ndarray) -> list[tuple[tuple[int, int], tuple[int, int]]]:
