@@ -8,10 +8,11 @@ from typing import Any, Literal
 import numpy as np
 
 from exarl.agents.base import MakeNetwork, Network
+from exarl.agents.learned import Acting
 from exarl.agents.offpolicy import OffPolicy, OffPolicyConfig, weighted_mean
 from exarl.config import param
 from exarl.errors import ConfigError
-from exarl.learning.exploration import Streams
+from exarl.learning.exploration import either
 from exarl.learning.losses import squared
 from exarl.types import Arrays, ArraySpec, EnvSpec
 
@@ -61,23 +62,27 @@ class DDPG(OffPolicy):
 
     # -- acting ---------------------------------------------------------------------------------
 
-    def action(
-        self,
-        observations: np.ndarray,
-        rng: Streams | None = None,
-        memory: Arrays | None = None,
-    ) -> tuple[np.ndarray, Arrays]:
-        shape = (len(observations), *self.spec.action.shape)
-        if rng is not None and self._now["noise"] < 0:  # nothing learned yet
-            return (2 * rng.uniform(self.size) - 1).reshape(shape).astype(np.float32), {}
-        actions = np.tanh(self.outputs("policy", observations, None))
-        if rng is not None:
-            noise = self._now["noise"] * rng.normal(self.size)
-            if memory is not None and "ou" in memory:
-                memory["ou"][...] = (1 - self.config.ou_theta) * memory["ou"] + noise
-                noise = memory["ou"]
-            actions = (actions + noise).clip(-1, 1).astype(np.float32)
-        return actions.reshape(shape), {}
+    def act(
+        self, xp: Any, acting: Acting, observations: Any, rng: Any, memory: Any
+    ) -> tuple[Any, dict[str, Any], dict[str, Any]]:
+        shape, after = (len(observations), *self.spec.action.shape), {}
+
+        def learned() -> Any:
+            return xp.tanh(self.outputs(xp, acting, "policy", observations)[0])
+
+        if rng is None:
+            return learned().reshape(shape), {}, {}
+        size = acting["now"]["noise"]  # negative as long as nothing is learned
+        if self.config.exploration == "ou":
+            shocks = xp.maximum(size, 0) * rng.normal(self.size)
+            after["ou"] = noise = (1 - self.config.ou_theta) * memory["ou"] + shocks
+        actions = either(
+            xp,
+            size < 0,
+            lambda: 2 * rng.uniform(self.size) - 1,
+            lambda: (learned() + (noise if after else size * rng.normal(self.size))).clip(-1, 1),
+        )
+        return actions.astype(np.float32).reshape(shape), {}, after
 
     def schedules(self) -> dict[str, float]:
         cfg = self.config

@@ -13,11 +13,12 @@ from typing import Any, Literal
 import numpy as np
 
 from exarl.agents.base import MakeNetwork, Network, Spread
+from exarl.agents.learned import Acting
 from exarl.agents.offpolicy import OffPolicy, OffPolicyConfig, weighted_mean
 from exarl.config import param
 from exarl.errors import ConfigError
 from exarl.learning import losses
-from exarl.learning.exploration import Streams, epsilon_at, epsilon_greedy
+from exarl.learning.exploration import epsilon_at, epsilon_greedy
 from exarl.learning.returns import n_step_returns
 from exarl.types import Arrays, ArraySpec, Block, EnvSpec
 
@@ -84,17 +85,15 @@ class DQN(OffPolicy):
 
     # -- acting ---------------------------------------------------------------------------------
 
-    def action(
-        self,
-        observations: np.ndarray,
-        rng: Streams | None = None,
-        memory: Arrays | None = None,
-    ) -> tuple[np.ndarray, Arrays]:
-        outputs = self.outputs("q", observations, memory)
-        q_values = losses.dueling(np, outputs) if self.config.dueling else outputs
+    def act(
+        self, xp: Any, acting: Acting, observations: Any, rng: Any, memory: Any
+    ) -> tuple[Any, dict[str, Any], dict[str, Any]]:
+        outputs, after = self.outputs(xp, acting, "q", observations, memory)
+        q_values = losses.dueling(xp, outputs) if self.config.dueling else outputs
         if rng is None:
-            return q_values.argmax(-1), {}
-        return epsilon_greedy(q_values, self._now["epsilon"], rng.uniform(2)), {}
+            return q_values.argmax(-1), {}, after
+        epsilon = acting["now"]["epsilon"]
+        return epsilon_greedy(xp, q_values, epsilon, rng.uniform(2)), {}, after
 
     def shown(self, state: Any) -> dict[str, Any]:
         params, target = state["params"], state["target"]
@@ -112,7 +111,7 @@ class DQN(OffPolicy):
     def generate(self, rows: Arrays) -> Arrays:
         """The targets of transitions, computed with the weights this actor has."""
         online, target = (self.part(self.acting[""], part) for part in ("online", "target"))
-        rows = {**rows, "next_observation": self.normal(rows["next_observation"])}
+        rows = {**rows, "next_observation": self.normal(np, self.acting, rows["next_observation"])}
         return {"target": self.targets(np, online, target, rows).astype(np.float32)}
 
     def prepare(self, block: Block, spread: Spread | None = None) -> Block:

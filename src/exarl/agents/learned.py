@@ -13,10 +13,13 @@ from exarl.agents.base import ExaAgent, MakeNetwork, Network, Team
 from exarl.config import param
 from exarl.errors import ConfigError
 from exarl.export.policy import Affine, ArgMax, Normalise, Policy, Squash, ToBox
-from exarl.learning.exploration import LEARNER, generator, json_state, restore_state
+from exarl.learning.exploration import LEARNER, Streams, generator, json_state, restore_state
 from exarl.learning.normalise import CLIP, Moments, normalised, sums_around, with_sums
 from exarl.networks import ParamLayout
 from exarl.types import Arrays, ArraySpec, Block, EnvSpec
+
+Acting = dict[str, dict[str, Any]]
+"""What acting needs: arrays by network, see ``Learned.by_part``."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,7 @@ class LearnedConfig:
 class Learned(ExaAgent):
     """Base of the agents whose learning half is compiled from pure functions.
 
-    A subclass names its networks, writes ``action``, ``plan`` and ``train``, and says in ``acts_with``
+    A subclass names its networks, writes ``act``, ``plan`` and ``train``, and says in ``acts_with``
     which networks acting needs. Parameters are flat: ``"policy/0/w"`` is array ``0/w`` of network
     ``policy``. ``self.acting`` holds, by network, what this rank acts with.
     """
@@ -113,37 +116,59 @@ class Learned(ExaAgent):
     def set_weights(self, weights: np.ndarray) -> None:
         self._weights = weights
         arrays = self._layout.unpack(weights)
-        self.acting: dict[str, Arrays] = {part: {} for part in (*self.acts_with, "", "norm", "now")}
+        self.acting = self.by_part(arrays)
+        self.acting["now"] = {name: float(value) for name, value in self.acting["now"].items()}
+
+    def by_part(self, arrays: Mapping[str, Any]) -> Acting:
+        """Flat names by the network they belong to; "" has those that belong to none, "norm" and
+        "now" the normalisers and the schedules."""
+        parts: Acting = {part: {} for part in (*self.acts_with, "", "norm", "now")}
         for name, array in arrays.items():
             part, _, inner = name.partition("/")
-            if part in self.acting and inner:
-                self.acting[part][inner] = array
+            if part in parts and inner:
+                parts[part][inner] = array
             else:
-                self.acting[""][name] = array
-        self._now = {name: float(value) for name, value in self.acting["now"].items()}
+                parts[""][name] = array
+        return parts
 
-    def normal(self, observations: np.ndarray) -> np.ndarray:
+    @abstractmethod
+    def act(
+        self, xp: Any, acting: Acting, observations: Any, rng: Any, memory: Any
+    ) -> tuple[Any, dict[str, Any], dict[str, Any]]:
+        """Actions [B], what is recorded with them, and the memory after them; a pure function.
+
+        ``rng`` gives ``uniform(n)`` and ``normal(n)``, [B, n]; None: the greedy policy.
+        """
+
+    def action(
+        self,
+        observations: np.ndarray,
+        rng: Streams | None = None,
+        memory: Arrays | None = None,
+    ) -> tuple[np.ndarray, Arrays]:
+        actions, recorded, after = self.act(np, self.acting, observations, rng, memory)
+        for name, array in after.items():
+            memory[name][...] = array  # type: ignore[index]  # who has memory is given one
+        return actions, recorded
+
+    def normal(self, xp: Any, acting: Acting, observations: Any) -> Any:
         """Observations as the networks see them."""
         if not self.config.normalize_observations:
             return observations
-        norm = self.acting["norm"]
-        seen: np.ndarray = normalised(np, observations, norm["mean"], norm["std"])
-        return seen.astype(np.float32)
+        norm = acting["norm"]
+        return normalised(xp, observations, norm["mean"], norm["std"]).astype(np.float32)
 
-    def outputs(self, part: str, observations: np.ndarray, memory: Arrays | None) -> np.ndarray:
-        """The outputs of an acting network [B, ...]; ``memory`` is moved on."""
-        network, params = self.networks[part], self.acting[part]
+    def outputs(
+        self, xp: Any, acting: Acting, part: str, observations: Any, memory: Any = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """The outputs of an acting network [B, ...], and its memory after them."""
+        network, params = self.networks[part], acting[part]
         if self.config.normalize_observations:
-            observations = self.normal(observations)
+            observations = self.normal(xp, acting, observations)
         if not self._recalls:
-            made: np.ndarray = network.apply(np, params, observations)
-            return made
-        assert memory is not None
-        outputs: np.ndarray
-        outputs, after = network.step(np, params, observations, memory)
-        for name in memory_of(network):
-            memory[name][...] = after[name]
-        return outputs
+            return network.apply(xp, params, observations), {}
+        outputs, after = network.step(xp, params, observations, memory)
+        return outputs, {name: after[name] for name in memory_of(network)}
 
     greedy = slice(None)
     """Which outputs of the acting network make the greedy action."""

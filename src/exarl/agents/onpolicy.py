@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 
 from exarl.agents.base import MakeNetwork, Network
-from exarl.agents.learned import Learned, LearnedConfig, memory_of
+from exarl.agents.learned import Acting, Learned, LearnedConfig, memory_of
 from exarl.config import param
 from exarl.learning import distributions as dist
-from exarl.learning.exploration import Streams
 from exarl.learning.losses import select
 from exarl.learning.returns import vtrace
 from exarl.types import Arrays, ArraySpec, Block, EnvSpec
@@ -70,26 +69,24 @@ class OnPolicy(Learned):
 
     # -- acting ---------------------------------------------------------------------------------
 
-    def action(
-        self,
-        observations: np.ndarray,
-        rng: Streams | None = None,
-        memory: Arrays | None = None,
-    ) -> tuple[np.ndarray, Arrays]:
-        outputs = self.outputs("policy", observations, memory)[:, : self.size]
+    def act(
+        self, xp: Any, acting: Acting, observations: Any, rng: Any, memory: Any
+    ) -> tuple[Any, dict[str, Any], dict[str, Any]]:
+        outputs, after = self.outputs(xp, acting, "policy", observations, memory)
+        outputs = outputs[:, : self.size]
         if self.discrete:
             if rng is None:
-                return outputs.argmax(-1), {}
-            actions = dist.categorical_sample(outputs, rng.uniform(1)[:, 0])
-            chosen = dist.log_softmax(np, outputs)[np.arange(len(actions)), actions]
-            return actions, {"log_prob": chosen}
+                return outputs.argmax(-1), {}, after
+            actions = dist.categorical_sample(xp, outputs, rng.uniform(1)[:, 0])
+            chosen = dist.log_softmax(xp, outputs)[xp.arange(len(actions)), actions]
+            return actions, {"log_prob": chosen}, after
         shape = (len(observations), *self.spec.action.shape)
         if rng is None:
-            return outputs.reshape(shape), {}
-        log_std = self.acting[""]["log_std"]
-        actions = (outputs + np.exp(log_std) * rng.normal(self.size)).astype(np.float32)
-        log_prob = dist.gaussian_log_prob(np, actions, outputs, log_std)
-        return actions.reshape(shape), {"log_prob": log_prob}
+            return outputs.reshape(shape), {}, after
+        log_std = acting[""]["log_std"]
+        actions = (outputs + xp.exp(log_std) * rng.normal(self.size)).astype(np.float32)
+        log_prob = dist.gaussian_log_prob(xp, actions, outputs, log_std)
+        return actions.reshape(shape), {"log_prob": log_prob}, after
 
     # -- learning -------------------------------------------------------------------------------
 

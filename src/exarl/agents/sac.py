@@ -13,11 +13,12 @@ import numpy as np
 
 from exarl.agents.base import MakeNetwork, Network
 from exarl.agents.ddpg import check_bounded
+from exarl.agents.learned import Acting
 from exarl.agents.offpolicy import OffPolicy, OffPolicyConfig, weighted_mean
 from exarl.config import param
 from exarl.learning import losses
 from exarl.learning.distributions import categorical_sample, log_softmax, squashed_log_prob
-from exarl.learning.exploration import Streams
+from exarl.learning.exploration import either
 from exarl.types import Arrays, EnvSpec
 
 LOG_STD_MIN, LOG_STD_MAX = -10.0, 2.0
@@ -76,25 +77,28 @@ class SAC(OffPolicy):
 
     # -- acting ---------------------------------------------------------------------------------
 
-    def action(
-        self,
-        observations: np.ndarray,
-        rng: Streams | None = None,
-        memory: Arrays | None = None,
-    ) -> tuple[np.ndarray, Arrays]:
-        random = rng is not None and self._now["random"] > 0
-        if self.discrete:
-            logits = self.outputs("policy", observations, None)
-            if rng is None:
-                return logits.argmax(-1), {}
-            return categorical_sample(0 * logits if random else logits, rng.uniform(1)[:, 0]), {}
+    def act(
+        self, xp: Any, acting: Acting, observations: Any, rng: Any, memory: Any
+    ) -> tuple[Any, dict[str, Any], dict[str, Any]]:
+        def learned() -> Any:
+            return self.outputs(xp, acting, "policy", observations)[0]
+
+        def drawn() -> Any:
+            mean, log_std = self._gaussian(xp, learned())
+            return xp.tanh(mean + xp.exp(log_std) * rng.normal(self.size))
+
         shape = (len(observations), *self.spec.action.shape)
-        if rng is not None and random:
-            return (2 * rng.uniform(self.size) - 1).reshape(shape).astype(np.float32), {}
-        mean, log_std = self._gaussian(np, self.outputs("policy", observations, None))
-        if rng is not None:
-            mean = mean + np.exp(log_std) * rng.normal(self.size)
-        return np.tanh(mean).reshape(shape).astype(np.float32), {}
+        if rng is None:
+            outputs = learned()
+            if self.discrete:
+                return outputs.argmax(-1), {}, {}
+            return xp.tanh(self._gaussian(xp, outputs)[0]).reshape(shape), {}, {}
+        random = acting["now"]["random"] > 0  # as long as nothing is learned
+        if self.discrete:
+            logits = learned() * (1 - random)
+            return categorical_sample(xp, logits, rng.uniform(1)[:, 0]), {}, {}
+        actions = either(xp, random, lambda: 2 * rng.uniform(self.size) - 1, drawn)
+        return actions.astype(np.float32).reshape(shape), {}, {}
 
     def _gaussian(self, xp: Any, outputs: Any) -> tuple[Any, Any]:
         mean, log_std = outputs[..., : self.size], outputs[..., self.size :]

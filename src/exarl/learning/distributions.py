@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 
 
@@ -16,12 +14,11 @@ def log_softmax(xp: Any, logits: Any) -> Any:
     return shifted - xp.log(xp.exp(shifted).sum(-1, keepdims=True))
 
 
-def categorical_sample(logits: np.ndarray, uniform: np.ndarray) -> np.ndarray:
+def categorical_sample(xp: Any, logits: Any, uniform: Any) -> Any:
     """Actions [B] drawn with one uniform number each."""
-    weights = np.exp(logits - logits.max(-1, keepdims=True))
+    weights = xp.exp(logits - logits.max(-1, keepdims=True))
     steps = weights.cumsum(-1)
-    drawn: np.ndarray = (steps < uniform[:, None] * steps[:, -1:]).sum(-1)
-    return drawn
+    return (steps < uniform[:, None] * steps[:, -1:]).sum(-1)
 
 
 def categorical_entropy(xp: Any, logits: Any) -> Any:

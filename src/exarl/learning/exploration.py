@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -85,13 +85,21 @@ def epsilon_at(steps: int, start: float, end: float, decay: float, linear_steps:
     return max(min(start, end), start * decay**steps)
 
 
-def epsilon_greedy(q_values: np.ndarray, epsilon: float, uniform: np.ndarray) -> np.ndarray:
+def epsilon_greedy(xp: Any, q_values: Any, epsilon: Any, uniform: Any) -> Any:
     """Greedy actions [B] of ``q_values`` [B, A], random where ``uniform[:, 0] < epsilon``."""
-    greedy: np.ndarray = q_values.argmax(-1)
+    greedy = q_values.argmax(-1)
     explore = uniform[:, 0] < epsilon
-    if True not in explore.tobytes():  # far cheaper than any() on a few environments
+    # far cheaper than any() on a few environments
+    if xp is np and True not in explore.tobytes():
         return greedy
-    return np.where(explore, (uniform[:, 1] * q_values.shape[-1]).astype(greedy.dtype), greedy)
+    return xp.where(explore, (uniform[:, 1] * q_values.shape[-1]).astype(greedy.dtype), greedy)
+
+
+def either(xp: Any, condition: Any, yes: Callable[[], Any], no: Callable[[], Any]) -> Any:
+    """One of two results by a single condition; NumPy computes no more than that one."""
+    if xp is np:
+        return yes() if condition else no()
+    return xp.where(condition, yes(), no())
 
 
 def json_state(rng: np.random.Generator) -> dict[str, Any]:

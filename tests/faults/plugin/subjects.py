@@ -192,7 +192,7 @@ class Linear(ExaAgent):
         q_values = observations @ self._table
         if rng is None:
             return q_values.argmax(-1), {}
-        return epsilon_greedy(q_values, self.config.epsilon, rng.uniform(2)), {}
+        return epsilon_greedy(np, q_values, self.config.epsilon, rng.uniform(2)), {}
 
     def set_weights(self, weights: np.ndarray) -> None:
         self._table = np.array(weights, np.float32).reshape(self._table.shape)

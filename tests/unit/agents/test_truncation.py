@@ -27,7 +27,7 @@ def learned_value(length: int | None, limit: int | None) -> float:
         tau=0.05,
         epsilon_min=1.0,
     )
-    return float(agent.outputs("q", np.ones((1, 1), np.float32), None).max())
+    return float(agent.outputs(np, agent.acting, "q", np.ones((1, 1), np.float32))[0].max())
 
 
 def short(steps: int) -> float:

@@ -47,7 +47,7 @@ def test_log_softmax_of_huge_logits_is_finite(xp: Any) -> None:
 def test_categorical_samples_are_as_frequent_as_they_are_likely(seed: int) -> None:
     logits = normal(seed, 5)
     drawn = dist.categorical_sample(
-        np.broadcast_to(logits, (20_000, 5)), np.random.default_rng(seed + 10).random(20_000)
+        np, np.broadcast_to(logits, (20_000, 5)), np.random.default_rng(seed + 10).random(20_000)
     )
     expected = np.exp(dist.log_softmax(np, logits)).astype(float)
     counts = np.bincount(drawn, minlength=5)
@@ -57,12 +57,12 @@ def test_categorical_samples_are_as_frequent_as_they_are_likely(seed: int) -> No
 def test_a_categorical_sample_is_the_quantile_of_its_uniform_number() -> None:
     logits = np.log(np.float32([[0.2, 0.5, 0.3]] * 6))
     uniform = np.array([0.0, 0.19, 0.21, 0.69, 0.71, 1 - 2**-53])
-    assert dist.categorical_sample(logits, uniform).tolist() == [0, 0, 1, 1, 2, 2]
+    assert dist.categorical_sample(np, logits, uniform).tolist() == [0, 0, 1, 1, 2, 2]
 
 
 def test_an_impossible_action_is_never_drawn() -> None:
     logits = np.array([[0.0, -np.inf, 0.0, -np.inf]] * 1000)
-    drawn = dist.categorical_sample(logits, np.linspace(1e-6, 1 - 2**-53, 1000))
+    drawn = dist.categorical_sample(np, logits, np.linspace(1e-6, 1 - 2**-53, 1000))
     assert set(drawn.tolist()) == {0, 2}
 
 

@@ -145,7 +145,7 @@ def explored(seed: int, epsilon: float, count: int = 20_000) -> np.ndarray:
     """How often each of 5 actions is taken when action 3 is best."""
     q_values = np.tile(np.float32([0, 1, -1, 2, 0]), (count, 1))
     uniform = np.random.default_rng(seed).random((count, 2))
-    return np.bincount(epsilon_greedy(q_values, epsilon, uniform), minlength=5)
+    return np.bincount(epsilon_greedy(np, q_values, epsilon, uniform), minlength=5)
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 0.5, 1.0])
@@ -161,19 +161,19 @@ def test_epsilon_greedy_frequencies(epsilon: float) -> None:
 def test_epsilon_zero_is_greedy_and_the_first_of_equals_wins() -> None:
     q_values = np.float32([[1, 3, 2], [5, 5, 0]])
     uniform = np.zeros((2, 2))
-    np.testing.assert_array_equal(epsilon_greedy(q_values, 0.0, uniform), [1, 0])
+    np.testing.assert_array_equal(epsilon_greedy(np, q_values, 0.0, uniform), [1, 0])
 
 
 def test_exploration_is_decided_environment_by_environment() -> None:
     q_values = np.tile(np.float32([0, 9, 0, 0]), (3, 1))
     uniform = np.array([[0.09, 0.99], [0.1, 0.99], [0.0, 0.0]])
-    np.testing.assert_array_equal(epsilon_greedy(q_values, 0.1, uniform), [3, 1, 0])
+    np.testing.assert_array_equal(epsilon_greedy(np, q_values, 0.1, uniform), [3, 1, 0])
 
 
 @pytest.mark.parametrize("actions", [1, 2, 3, 5, 7, 1000, 4097])
 def test_the_largest_number_below_one_is_still_an_action(actions: int) -> None:
     uniform = np.array([[0.0, np.nextafter(1.0, 0)]])
-    chosen = epsilon_greedy(np.zeros((1, actions), np.float32), 1.0, uniform)
+    chosen = epsilon_greedy(np, np.zeros((1, actions), np.float32), 1.0, uniform)
     assert chosen.tolist() == [actions - 1]
 
 
