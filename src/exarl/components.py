@@ -251,13 +251,15 @@ def generate(agent: ExaAgent, weights: np.ndarray, rows: Arrays) -> Arrays:
     return agent.generate(rows)
 
 
-def check_configuration(configuration: Configuration) -> None:
+def check_configuration(configuration: Configuration, ranks: int = 1) -> None:
     """ConfigError for what can be known to fail before anything is built or started."""
     learner = configuration.learner
     n_step = configuration.values["agent"].get("n_step", 1)
     if n_step > learner.block_steps:
         raise ConfigError(f"n_step={n_step} needs block_steps >= n_step, not {learner.block_steps}")
     workflow = build_workflow(configuration)
+    if workflow.one_rank and ranks > 1:
+        raise ConfigError(f"workflow '{learner.workflow}' runs on one rank, not on {ranks}")
     check_learners(workflow, configuration)
     check_agent(workflow, configuration)
 

@@ -128,7 +128,7 @@ class ExaLearner:
         self.layout: Layout = plan_layout(size, config.learner_procs, config.process_per_env)
         self.role: Role = self.layout.role(rank)
         self.workflow = build_workflow(configuration)
-        check_configuration(configuration)
+        check_configuration(configuration, size)
         self._show = show
         self.backlog: list[Block] = []
         self.missing_actors = 0
@@ -190,10 +190,11 @@ class ExaLearner:
         if role.member:
             return self._serve(stack)
         self._build_agent()
+        self.workflow.ready(self)
         resumed = self._start(stack)
         if role.learns:
             self._build_loop(stack, resumed)
-        profile = self._run_dir.rank_file("profile", role.rank, "prof")
+        profile = self.run_directory.rank_file("profile", role.rank, "prof")
         with profiled(profile if self.config.profile == "cprofile" else None):
             self.workflow.run(self)
         return self._finish()
@@ -205,7 +206,7 @@ class ExaLearner:
         path = str((self._run or place_run(self.configuration)).path)
         if self.channel is not None:
             path = self.channel.share(path, PLACE_TAG)
-        self._run_dir = RunDirectory(Path(path))
+        self.run_directory = RunDirectory(Path(path))
 
     def _join_group(self, stack: contextlib.ExitStack) -> None:
         """Make this rank's environments; on an actor, the rollout's episodes over them."""
@@ -213,15 +214,15 @@ class ExaLearner:
         assert role.group is not None
         comm = self._group_comm
         shared = mpi.Channel(comm) if config.process_per_env > 1 else None
-        self._envs = []
+        self.envs = []
         self._episodes = []
         for slot, env_id in enumerate(self.layout.env_ids(role.group, config.envs_per_actor)):
-            home = Home(self._run_dir, env_id, role.rank)
+            home = Home(self.run_directory, env_id, role.rank)
             env, adapter, limit = build_episode(self.configuration, comm, home)
-            self._envs.append(env)
+            self.envs.append(env)
             if shared is not None and not role.member:
                 env = group.join(env, shared, slot)
-            self._adapter = adapter
+            self.adapter = adapter
             guard = build_guard(self.configuration, home)
             self._episodes.append(Episode(env, adapter, limit, config.seed, env_id, guard=guard))
         self._group = shared
@@ -234,7 +235,7 @@ class ExaLearner:
     def _build_agent(self) -> None:
         """The acting half on actors, the learning half on learners, from one environment spec."""
         if self.role.acts:
-            spec = self._adapter.spec
+            spec = self.adapter.spec
             if self.channel is not None and self.role.group == 0:
                 learners = range(self.layout.learners)
                 self.channel.send(mpi.pack_json(spec.to_json()), learners, HELLO_TAG)
@@ -281,6 +282,7 @@ class ExaLearner:
             self.channel.send(encode_arrays(states), self.layout.actor_ranks(), STATES_TAG)
         if self.role.acts and self.channel is not None:
             states = decode_arrays(self.channel.receive(0, STATES_TAG)[1])
+        self.states = states
         if self.role.acts and states:
             self.rollout.restore(states)
         return resumed
@@ -300,12 +302,12 @@ class ExaLearner:
         layout = {**dataclasses.asdict(self.layout), "actors": self.layout.actors}
         library = mpi.library_version() if self.channel is not None else None
         about = self.agent.spec.about
-        create_run(self.configuration, layout, library, about, self._run_dir)
-        note_run(self._run_dir.path)
+        create_run(self.configuration, layout, library, about, self.run_directory)
+        note_run(self.run_directory.path)
         return None
 
     def _open_log(self, stack: contextlib.ExitStack) -> None:
-        path = self._run_dir.rank_file("rank", self.role.rank, "log")
+        path = self.run_directory.rank_file("rank", self.role.rank, "log")
         self._rank_log = RankLog(path, self.config.log_level_name(), terminal=not self.role.rank)
         stack.callback(self._rank_log.close)
         watchdog = Watchdog(self.config.watchdog, path)
@@ -323,19 +325,19 @@ class ExaLearner:
         stops = {name: getattr(config, name) for name in STOPS}
         title = f"{config.agent} · {config.env} · {config.workflow}"
         beyond = self.layout.actors * config.envs_per_actor  # the number of no training environment
-        home = Home(self._run_dir, beyond, self.role.rank, "evaluation")
+        home = Home(self.run_directory, beyond, self.role.rank, "evaluation")
         nowhere = stack.enter_context(open(os.devnull, "w"))
         self._progress: Progress = make_progress(
             title, stops, sys.stderr if self._show and not self.role.rank else nowhere
         )
         stack.callback(self._progress.close)
-        self._progress.note(f"run directory {self._run_dir.path}")
+        self._progress.note(f"run directory {self.run_directory.path}")
         if resumed is not None:
             self._progress.note(f"continuing at step {resumed.numbers['counters']['steps']:,}")
         self.loop = LearningLoop(
             learning,
             config,
-            None if self.role.rank else self._run_dir,
+            None if self.role.rank else self.run_directory,
             self._progress,
             self.clock,
             self.signals,
@@ -352,8 +354,8 @@ class ExaLearner:
         assert self._group is not None and self.channel is not None
         self.channel.share(None, START_TAG)
         self._open_log(stack)
-        agent = build_agent(self.configuration, self._adapter.spec)
-        group.serve(self._envs, self._group, partial(generate, agent), self.clock.moved)
+        agent = build_agent(self.configuration, self.adapter.spec)
+        group.serve(self.envs, self._group, partial(generate, agent), self.clock.moved)
         self._write_trace()
         return None
 
@@ -364,15 +366,15 @@ class ExaLearner:
         summary = self.loop.close()
         self._progress.close()
         if self.config.profile == "trace":
-            join_traces(self._run_dir, self.layout.world)
-        config, run = self.config, self._run_dir
+            join_traces(self.run_directory, self.layout.world)
+        config, run = self.config, self.run_directory
         title = f"{config.agent} on {config.env} ({config.workflow}, seed {config.seed})"
         draw_curve(read_rows(run.result), run.curve, title, config.target_reward)
         return RunResult(run.path, str(summary["reason"]), summary)
 
     def _write_trace(self) -> None:
         if self.config.profile == "trace":
-            self.clock.tracer.write(self._run_dir.rank_file("trace", self.role.rank, "json"))
+            self.clock.tracer.write(self.run_directory.rank_file("trace", self.role.rank, "json"))
 
     def _abort(self, error: BaseException) -> None:
         """Leave the traceback in this rank's log and on the terminal, then end every rank."""

@@ -116,8 +116,9 @@ workflows = Registry(
         "sync": "exarl.workflows.sync:Sync",
         "async": "exarl.workflows.async_:Async",
         "rma": "exarl.workflows.rma:Rma",
+        "fused": "exarl.workflows.fused:Fused",
     },
-    planned=("seed", "fused", "elastic"),
+    planned=("seed", "elastic"),
 )
 networks = Registry(
     "network",

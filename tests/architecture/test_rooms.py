@@ -42,7 +42,9 @@ PERMITS = {
     "numpy": Permit(EVERYWHERE),
     "msgspec": Permit(("config",)),
     "mpi4py": Permit(("comm",), lazy=True),
-    "jax": Permit(("agents/compiled.py", "envs/functional.py", "networks/adapters.py")),
+    "jax": Permit(
+        ("agents/compiled.py", "envs/functional.py", "envs/device.py", "networks/adapters.py")
+    ),
     "optax": Permit(("agents/compiled.py",)),
     "gymnasium": Permit(("envs",)),
     "safetensors": Permit(("runs", "agents", "comm"), lazy=True),

@@ -54,6 +54,14 @@ class A2C(OnPolicy):
             pick=lambda data, i: data,
         )
 
+    def updates_of(self, steps: int, made: int) -> int:
+        return 1
+
+    def learn(self, compiled: Any, state: Any, block: Any, made: Any, key: Any) -> tuple[Any, Any]:
+        inputs = self.inputs(block, compiled.jnp)
+        state, metrics = compiled.scanned(self.plan(compiled), state, inputs, 1)
+        return state, metrics
+
     def train(self, block: Block | None, steps: int | None = None) -> dict[str, float]:
         self.follow(block)
         self._steps += steps if steps is not None else block.steps if block else 0

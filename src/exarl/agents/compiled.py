@@ -102,6 +102,23 @@ def constant(value: Any) -> Any:
     return jax.lax.stop_gradient(value)
 
 
+def orders(key: Any, epochs: int, count: int) -> Any:
+    """A random order of ``count`` rows for each epoch, [epochs, count]."""
+    keys = jax.random.split(key, epochs)
+    return jax.vmap(lambda k: jax.random.permutation(k, count))(keys)
+
+
+class Normals:
+    """A key in the form of a NumPy generator, for one call."""
+
+    def __init__(self, key: Any) -> None:
+        self._key = key
+
+    def standard_normal(self, shape: tuple[int, ...], dtype: Any) -> Any:
+        self._key, key = jax.random.split(self._key)
+        return jax.random.normal(key, shape, dtype)
+
+
 def zeros_like(tree: Any) -> Any:
     return jax.tree.map(jnp.zeros_like, tree)
 
@@ -138,14 +155,15 @@ def learner(plan: Plan, team: Team | None) -> Update:
     without data takes part with weight 0 (``inputs`` None).
     """
     if team is None or team.size == 1:
-        alone = jax.jit(partial(_scanned, plan), donate_argnums=0, static_argnums=2)
+        alone = jax.jit(partial(scanned, plan), donate_argnums=0, static_argnums=2)
         return cast(Update, alone)
     if team.every > 1:
         return _averaging_states(plan, team)
     return _averaging_slopes(plan, team)
 
 
-def _scanned(plan: Plan, state: Any, inputs: Any, updates: int) -> tuple[Any, Any]:
+def scanned(plan: Plan, state: Any, inputs: Any, updates: int) -> tuple[Any, Any]:
+    """The updates of a block, as a pure function."""
     data = plan.prepare(state, inputs)
     return _updates(plan, state, data, jnp.arange(updates))
 
@@ -156,10 +174,11 @@ def _updates(plan: Plan, state: Any, data: Any, numbers: Any) -> tuple[Any, Any]
         return plan.apply(state, slope), metrics
 
     state, metrics = jax.lax.scan(step, state, numbers)
-    return state, _summarised(metrics)
+    return state, summarised(metrics)
 
 
-def _summarised(metrics: Any) -> Any:
+def summarised(metrics: Any) -> Any:
+    """Of metrics stacked over updates: the means of scalars, the rest as it is."""
     # NaN stands for an update that had nothing to say, such as one without the delayed policy.
     return {n: jnp.nanmean(a) if a.ndim == 1 else a for n, a in metrics.items()}
 
@@ -190,7 +209,7 @@ def _averaging_slopes(plan: Plan, team: Team) -> Update:
             slope, metrics = flat_slope(state, data, update)
             found.append(metrics)
             state = flat_apply(state, team.average(np.asarray(slope), 1.0))
-        return state, _summarised(_stacked(found))
+        return state, summarised(_stacked(found))
 
     return run
 

@@ -84,12 +84,11 @@ class DDPG(OffPolicy):
         )
         return actions.astype(np.float32).reshape(shape), {}, after
 
-    def schedules(self) -> dict[str, float]:
+    def schedules(self, steps: Any, xp: Any = np) -> dict[str, Any]:
         cfg = self.config
-        if self._steps < cfg.learning_starts:
-            return {"noise": -1.0}  # uniform
         end = cfg.noise if cfg.noise_end is None else cfg.noise_end
-        return {"noise": cfg.noise + (end - cfg.noise) * min(1.0, self._steps / cfg.noise_steps)}
+        noise = cfg.noise + (end - cfg.noise) * xp.minimum(1.0, steps / cfg.noise_steps)
+        return {"noise": xp.where(steps < cfg.learning_starts, -1.0, noise)}  # -1: uniform
 
     # -- learning -------------------------------------------------------------------------------
 
@@ -166,7 +165,7 @@ class DDPG(OffPolicy):
 
             def stay() -> tuple[Any, Any, Any]:
                 target = state["target"]
-                if not self.config.tau:  # a periodic copy does not wait for the policy
+                if self.copies:  # a periodic copy does not wait for the policy
                     target, _ = self.moved_target(state, {**critics, **policy})
                 return policy, state["policy_opt"], target
 

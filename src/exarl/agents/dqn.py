@@ -103,10 +103,10 @@ class DQN(OffPolicy):
         online = {f"online/{name}": array for name, array in params.items()}
         return shown | online | {f"target/{name}": array for name, array in target.items()}
 
-    def schedules(self) -> dict[str, float]:
+    def schedules(self, steps: Any, xp: Any = np) -> dict[str, Any]:
         cfg = self.config
         decay = (cfg.epsilon, cfg.epsilon_min, cfg.epsilon_decay, cfg.epsilon_steps)
-        return {"epsilon": epsilon_at(self._steps, *decay)}
+        return {"epsilon": epsilon_at(steps, *decay, xp=xp)}
 
     def generate(self, rows: Arrays) -> Arrays:
         """The targets of transitions, computed with the weights this actor has."""
@@ -182,26 +182,26 @@ class DQN(OffPolicy):
     def _plain(self, xp: Any, params: Any, batch: Any) -> Any:
         return self.q_values(xp, params, batch["observation"])
 
-    def rows(self, block: Block) -> Arrays:
+    def rows(self, block: Block, xp: Any = np) -> Arrays:
         """What the replay keeps: transitions, states with their ready targets, or sequences."""
         if self.memory:
-            return _sequences(self, block)
+            return _sequences(self, block, xp)
         if self.config.data_generation == "learner":
-            return super().rows(block)
+            return super().rows(block, xp)
         arrays = (block.observations[:-1], block.actions, block.recorded["target"])
         names = ("observation", "action", "target")
         return {n: a.reshape(-1, *a.shape[2:]) for n, a in zip(names, arrays, strict=True)}
 
 
-def _sequences(agent: DQN, block: Block) -> Arrays:
+def _sequences(agent: DQN, block: Block, xp: Any) -> Arrays:
     """What each environment did in the block, [B, T, ...], and the memory it began with [B, ...]."""
     cfg, steps = agent.config, len(block.rewards)
     if cfg.burn_in >= steps:
         raise ConfigError(f"burn_in={cfg.burn_in} leaves nothing of blocks of {steps} steps")
     returns, discounts, last = n_step_returns(
-        np, agent.rewards(block), block.terminated, block.truncated, cfg.gamma, cfg.n_step
+        xp, agent.rewards(block), block.terminated, block.truncated, cfg.gamma, cfg.n_step
     )
-    resets = np.concatenate([np.zeros_like(block.ended[:1]), block.ended[:-1]])
+    resets = xp.concatenate([xp.zeros_like(block.ended[:1]), block.ended[:-1]])
     arrays = {
         "observation": block.observations[:-1],
         "next_observation": block.next_observations(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from exarl.config import param
 from exarl.errors import ConfigError
 from exarl.export.policy import Affine, ArgMax, Normalise, Policy, Squash, ToBox
 from exarl.learning.exploration import LEARNER, Streams, generator, json_state, restore_state
-from exarl.learning.normalise import CLIP, Moments, normalised, sums_around, with_sums
+from exarl.learning.normalise import CLIP, Moments, deviation, normalised, sums_around, with_sums
 from exarl.networks import ParamLayout
 from exarl.types import Arrays, ArraySpec, Block, EnvSpec
 
@@ -71,12 +72,7 @@ class Learned(ExaAgent):
             raise ConfigError("normalize_observations is for numbers, not for images")
         self.networks = self.make_networks(network)
         self._take_memory()
-        rng = generator(seed, LEARNER, 0)
-        self._first = {
-            f"{part}/{name}": array
-            for part, net in self.networks.items()
-            for name, array in net.init(rng).items()
-        } | self.other_params()
+        self._first = self.first_params(seed)
         if config.normalize_rewards:
             self.return_discount = config.gamma
             self.recorded = {**self.recorded, "discounted_return": ArraySpec((), "float32")}
@@ -94,6 +90,19 @@ class Learned(ExaAgent):
     def plan(self, compiled: Any) -> Any:
         """The ``compiled.Plan`` of an update."""
 
+    def first_params(self, seed: int) -> Arrays:
+        """The parameters that a run with this seed begins with."""
+        rng = generator(seed, LEARNER, 0)
+        return {
+            f"{part}/{name}": array
+            for part, net in self.networks.items()
+            for name, array in net.init(rng).items()
+        } | self.other_params()
+
+    def first_state(self, compiled: Any, params: Any) -> dict[str, Any]:
+        """The learner's state that begins with these parameters."""
+        return {"params": params, **self.start(compiled, params), **self._norms()}
+
     def other_params(self) -> Arrays:
         """Parameters that belong to no network."""
         return {}
@@ -107,9 +116,25 @@ class Learned(ExaAgent):
         parts = tuple(f"{part}/" for part in self.acts_with)
         return {n: a for n, a in state["params"].items() if n.startswith(parts)}
 
-    def schedules(self) -> dict[str, float]:
-        """Numbers that actors need and that change with ``self._steps``; reported as metrics."""
+    def schedules(self, steps: Any, xp: Any = np) -> dict[str, Any]:
+        """Numbers that actors need and that change with the steps made; reported as metrics."""
         return {}
+
+    def learn(self, compiled: Any, state: Any, block: Any, made: Any, key: Any) -> tuple[Any, Any]:
+        """The updates of a block that never leaves the device: new state and metrics, a pure function.
+
+        ``block`` has a block's arrays, but compiled ones; ``made`` counts all steps, these included;
+        ``key`` is for random numbers.
+        """
+        raise NotImplementedError
+
+    def equipped(self, compiled: Any, state: Any, block: Any) -> Any:
+        """The first state with what else ``learn`` needs; ``block`` only tells shapes and dtypes."""
+        return state
+
+    def updates_of(self, steps: int, made: int) -> int:
+        """How many updates follow so many steps, ``made`` having been made with them."""
+        raise NotImplementedError
 
     # -- acting ----------------------------------------------------------------------------------
 
@@ -204,8 +229,7 @@ class Learned(ExaAgent):
         self._steps = 0
         shown = self._layout.unpack(self._weights)  # what was loaded, where something was
         params = {name: shown.get(name, array) for name, array in self._first.items()}
-        state = {"params": params, **self.start(compiled, params)}
-        self._learned = compiled.to_device(state | self._norms())
+        self._learned = compiled.to_device(self.first_state(compiled, params))
         self._update = compiled.learner(self.plan(compiled), team)
 
     def optimiser(self, compiled: Any, learning_rate: float | None = None) -> Any:
@@ -223,7 +247,7 @@ class Learned(ExaAgent):
 
     def rewards(self, block: Block) -> np.ndarray:
         """The block's rewards as they are learned, but for their normalisation."""
-        rewards: np.ndarray = block.rewards * np.float32(self.config.reward_scale)
+        rewards: np.ndarray = block.rewards * self.config.reward_scale
         limit = self.config.reward_clip
         return rewards if limit is None else rewards.clip(-limit, limit)
 
@@ -243,13 +267,9 @@ class Learned(ExaAgent):
         if not (cfg.normalize_observations or cfg.normalize_rewards):
             return
         shape = self.spec.observation.shape
-        seen = (
-            np.empty((0, *shape)) if block is None else block.observations[:-1].reshape(-1, *shape)
-        )
-        returns = (
-            np.empty(0) if block is None else block.recorded.get("discounted_return", seen[:0])
-        )
-        sums = [sums_around(self._seen, seen), sums_around(self._returns, returns.reshape(-1))]
+        sums = [np.zeros(1 + 2 * math.prod(shape)), np.zeros(3)]
+        if block is not None:
+            sums = self._sums(np, self._seen, self._returns, block)
         if self._team is not None and self._team.size > 1:
             own = np.concatenate(sums).astype(np.float32)
             joined = self._team.average(own, 1.0).astype(np.float64) * self._team.size
@@ -260,10 +280,43 @@ class Learned(ExaAgent):
 
         self._learned = {**self._learned, **compiled.to_device(self._norms())}
 
+    def followed(self, xp: Any, state: Any, moments: Any, block: Any) -> tuple[Any, Any]:
+        """The same for a block on the device: the state's normalisers, and the moments behind them."""
+        cfg = self.config
+        if not (cfg.normalize_observations or cfg.normalize_rewards):
+            return state, moments
+        seen, returns = (Moments(*parts) for parts in moments)
+        sums = self._sums(xp, seen, returns, block)
+        seen, returns = with_sums(seen, sums[0], xp), with_sums(returns, sums[1], xp)
+        norm = {**state["norm"]}
+        if cfg.normalize_observations:
+            norm |= {"mean": seen.mean, "std": deviation(xp, seen)}
+        if cfg.normalize_rewards:
+            norm["return_std"] = deviation(xp, returns)
+        return {**state, "norm": norm}, tuple((m.count, m.mean, m.squares) for m in (seen, returns))
+
+    def moments(self) -> Any:
+        """Where ``followed`` begins."""
+        return tuple(
+            tuple(np.asarray(part, np.float32) for part in (m.count, m.mean, m.squares))
+            for m in (self._seen, self._returns)
+        )
+
+    def take(self, state: Any, moments: Any, steps: int) -> None:
+        """Become what was learned on the device in so many steps; nothing is waited for."""
+        self._learned = state
+        self._seen, self._returns = (Moments(*parts) for parts in moments)
+        self._steps = steps
+
+    def _sums(self, xp: Any, seen: Moments, returns: Moments, block: Any) -> list[Any]:
+        rows = block.observations[:-1].reshape(-1, *self.spec.observation.shape)
+        summed = block.recorded.get("discounted_return", rows[:0]).reshape(-1)
+        return [sums_around(seen, rows, xp), sums_around(returns, summed, xp)]
+
     def report(self, updates: int, metrics: Mapping[str, Any]) -> dict[str, float]:
         """What ``train`` returns."""
-        learned = {name: float(value) for name, value in metrics.items()}
-        return {"updates": updates, **self.schedules(), **learned}
+        found = {**self.schedules(self._steps), **metrics}
+        return {"updates": updates, **{name: float(value) for name, value in found.items()}}
 
     def get_weights(self) -> np.ndarray:
         if self._learned is None:
@@ -299,7 +352,9 @@ class Learned(ExaAgent):
     # -- inside ----------------------------------------------------------------------------------
 
     def _everything_shown(self, state: Mapping[str, Any]) -> dict[str, Any]:
-        now = {f"now/{name}": np.float32(value) for name, value in self.schedules().items()}
+        now = {
+            f"now/{name}": np.float32(value) for name, value in self.schedules(self._steps).items()
+        }
         norm = {}
         if self.config.normalize_observations:
             norm = {"norm/mean": self._seen.mean, "norm/std": self._seen.std}

@@ -10,6 +10,7 @@ import numpy as np
 from exarl.agents.base import Team
 from exarl.agents.learned import Learned, LearnedConfig
 from exarl.config import param
+from exarl.errors import ConfigError
 from exarl.learning.returns import n_step_returns
 from exarl.replay import PrioritisedReplay, UniformReplay
 from exarl.types import Arrays, Block
@@ -56,7 +57,7 @@ class OffPolicy(Learned):
             return PrioritisedReplay(cfg.replay_capacity, cfg.priority_scale)
         return UniformReplay(cfg.replay_capacity)
 
-    def draws(self, rng: np.random.Generator, updates: int, batch: int) -> Arrays:
+    def draws(self, rng: Any, updates: int, batch: int) -> Arrays:
         """Random numbers that the updates need, [updates, batch, ...] each."""
         return {}
 
@@ -67,9 +68,8 @@ class OffPolicy(Learned):
         assert steps is not None
         self.follow(block)
         self._steps += steps
-        if self._steps < max(self.config.learning_starts, 1):
+        if not (updates := self.updates_of(steps, self._steps)):
             return self.report(0, {})
-        updates = max(1, round(steps * self.config.updates_per_step))
         batches = self._sample(updates) if self._replay.size else None
         index = batches.pop("index", None) if batches else None
         self._learned, metrics = self._update(self._learned, batches, updates)
@@ -79,6 +79,48 @@ class OffPolicy(Learned):
             if index is not None:
                 self._replay.update(index, priorities)
         return self.report(updates, metrics)
+
+    def updates_of(self, steps: int, made: int) -> int:
+        if made < max(self.config.learning_starts, 1):
+            return 0
+        return max(1, round(steps * float(self.config.updates_per_step)))
+
+    def equipped(self, compiled: Any, state: Any, block: Any) -> Any:
+        from exarl.agents import device_replay
+
+        if self.config.priority_scale:
+            raise ConfigError("priority_scale must be 0 with a replay on the device")
+        like = compiled.jax.eval_shape(lambda block: self.rows(block, compiled.jnp), block)
+        return {**state, "replay": device_replay.empty(self.config.replay_capacity, like)}
+
+    def learn(self, compiled: Any, state: Any, block: Any, made: Any, key: Any) -> tuple[Any, Any]:
+        from exarl.agents import device_replay
+
+        jax, plan, size = compiled.jax, self.plan(compiled), self.config.batch_size
+        ring = device_replay.add(state["replay"], self.rows(block, compiled.jnp))
+        updates = self.updates_of(block.steps, self.config.learning_starts + 1)
+
+        def update(learned: Any, key: Any) -> tuple[Any, Any]:
+            sampling, drawing = jax.random.split(key)
+            batch = device_replay.sample(ring, sampling, (size,))
+            drawn = self.draws(compiled.Normals(drawing), 1, size)
+            batch |= {name: array[0] for name, array in drawn.items()}
+            slope, metrics = plan.gradient(learned, batch)
+            return plan.apply(learned, slope), metrics
+
+        def train() -> Any:
+            learned, metrics = jax.lax.scan(update, rest, jax.random.split(key, updates))
+            return learned, compiled.summarised(metrics)
+
+        def wait() -> Any:
+            nothing = jax.eval_shape(train)[1]
+            return rest, jax.tree.map(
+                lambda a: compiled.jnp.full(a.shape, np.nan, a.dtype), nothing
+            )
+
+        rest = {name: part for name, part in state.items() if name != "replay"}
+        rest, metrics = compiled.chosen(made >= self.config.learning_starts, train, wait)
+        return {**rest, "replay": ring}, metrics
 
     def _sample(self, updates: int) -> Arrays:
         cfg, shape = self.config, (updates, self._batch_size)
@@ -90,19 +132,19 @@ class OffPolicy(Learned):
             batches = self._replay.sample(self._rng, *shape)
         return {**batches, **self.draws(self._rng, *shape)}
 
-    def rows(self, block: Block) -> Arrays:
+    def rows(self, block: Block, xp: Any = np) -> Arrays:
         """What the replay keeps of a block."""
-        return self.transitions(block)
+        return self.transitions(block, xp)
 
-    def transitions(self, block: Block) -> Arrays:
+    def transitions(self, block: Block, xp: Any = np) -> Arrays:
         """The block as independent transitions, [T * B] of each array."""
         cfg = self.config
         returns, discounts, last = n_step_returns(
-            np, self.rewards(block), block.terminated, block.truncated, cfg.gamma, cfg.n_step
+            xp, self.rewards(block), block.terminated, block.truncated, cfg.gamma, cfg.n_step
         )
         following = block.next_observations()
         if cfg.n_step > 1:
-            following = following[last, np.arange(last.shape[1])]
+            following = following[last, xp.arange(last.shape[1])]
         arrays = {
             "observation": block.observations[:-1],
             "action": block.actions,
@@ -112,10 +154,15 @@ class OffPolicy(Learned):
         }
         return {name: array.reshape(-1, *array.shape[2:]) for name, array in arrays.items()}
 
+    @property
+    def copies(self) -> bool:
+        """Whether the target is a periodic copy; a rate that is being compiled is some number."""
+        return isinstance(self.config.tau, int | float) and not self.config.tau
+
     def moved_target(self, state: Any, params: Any) -> tuple[Any, Any]:
         """The target network after an update, and the count of updates."""
         cfg, count = self.config, state["count"] + 1
-        rate = cfg.tau if cfg.tau else 1.0 * (count % cfg.target_update_interval == 0)
+        rate = 1.0 * (count % cfg.target_update_interval == 0) if self.copies else cfg.tau
         return {k: v + rate * (params[k] - v) for k, v in state["target"].items()}, count
 
     def state(self) -> tuple[Arrays, dict[str, Any]]:

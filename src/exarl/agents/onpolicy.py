@@ -142,8 +142,9 @@ class OnPolicy(Learned):
         rows = batch if self.memory else {n: a.reshape(-1, *a.shape[2:]) for n, a in batch.items()}
         outputs, values = self.evaluate(compiled, params, rows)
         log_prob, _ = self.log_prob_entropy(xp, params, outputs, rows["action"])
-        log_prob, values = log_prob.reshape(shape), values.reshape(shape)
-        ratio = xp.exp(log_prob - batch["log_prob"]) if cfg.vtrace else xp.ones(shape)
+        # Without V-trace nothing lags: what acted is what learns, and there is nothing to correct.
+        log_prob = log_prob.reshape(shape) if cfg.vtrace else batch["log_prob"]
+        values, ratio = values.reshape(shape), xp.exp(log_prob - batch["log_prob"])
         targets, advantages = vtrace(
             xp,
             values,
@@ -162,7 +163,7 @@ class OnPolicy(Learned):
         kept = ("observation", "action", "reset", *(f"memory/{name}" for name in self.memory))
         return {**{name: rows[name] for name in kept if name in rows}, **made}
 
-    def inputs(self, block: Block) -> Arrays:
+    def inputs(self, block: Block, xp: Any = np) -> Arrays:
         """A block as the compiled update takes it."""
         actions = block.actions
         if not self.discrete:
@@ -178,7 +179,7 @@ class OnPolicy(Learned):
         }
         if self.memory:
             ended = block.ended
-            made["reset"] = np.concatenate([np.zeros_like(ended[:1]), ended[:-1]])
+            made["reset"] = xp.concatenate([xp.zeros_like(ended[:1]), ended[:-1]])
             made |= {f"memory/{n}": block.recorded[f"memory/{n}"][0] for n in self.memory}
         return made
 

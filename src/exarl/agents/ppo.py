@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -121,21 +122,38 @@ class PPO(OnPolicy):
             if name != "index"
         }
 
+    def updates_of(self, steps: int, made: int) -> int:
+        return int(self.config.epochs * self.config.minibatches)
+
+    def learn(self, compiled: Any, state: Any, block: Any, made: Any, key: Any) -> tuple[Any, Any]:
+        index = self._split(lambda count: compiled.orders(key, self.config.epochs, count), block)
+        inputs = {**self.inputs(block, compiled.jnp), "index": index}
+        updates = self.updates_of(block.steps, 0)
+        state, metrics = compiled.scanned(self.plan(compiled), state, inputs, updates)
+        return self._fresh(state), metrics
+
+    def _fresh(self, state: Any) -> Any:
+        """The next block begins without a stop."""
+        return {**state, "halted": state["halted"] & False} if "halted" in state else state
+
     def train(self, block: Block | None, steps: int | None = None) -> dict[str, float]:
-        cfg = self.config
         self.follow(block)
         self._steps += steps if steps is not None else block.steps if block else 0
         inputs = None
         if block is not None:
-            inputs = {**self.inputs(block), "index": self._minibatches(block)}
-        updates = cfg.epochs * cfg.minibatches
+            index = self._split(self._orders, block).astype(np.int32)
+            inputs = {**self.inputs(block), "index": index}
+        updates = self.updates_of(0, self._steps)
         self._learned, metrics = self._update(self._learned, inputs, updates)
-        if "halted" in self._learned:  # the next block begins afresh
-            self._learned = {**self._learned, "halted": self._learned["halted"] & False}
+        self._learned = self._fresh(self._learned)
         return self.report(updates, metrics)
 
-    def _minibatches(self, block: Block) -> np.ndarray:
-        """[updates, rows], every epoch in an order of its own; a remainder waits for the next."""
+    def _orders(self, count: int) -> np.ndarray:
+        return np.stack([self._rng.permutation(count) for _ in range(self.config.epochs)])
+
+    def _split(self, orders: Callable[[int], Any], block: Any) -> Any:
+        """Rows of each update [updates, rows], from ``orders`` [epochs, count] of all that there are;
+        a remainder waits for the next epoch."""
         cfg = self.config
         count = block.rewards.shape[1] if self.memory else block.steps
         size = count // cfg.minibatches
@@ -144,6 +162,4 @@ class PPO(OnPolicy):
             raise ConfigError(
                 f"minibatches={cfg.minibatches} needs as many {what} in a block, not {count}"
             )
-        orders = [self._rng.permutation(count) for _ in range(cfg.epochs)]
-        rows = [order[: size * cfg.minibatches].reshape(cfg.minibatches, size) for order in orders]
-        return np.concatenate(rows).astype(np.int32)
+        return orders(count)[:, : size * cfg.minibatches].reshape(-1, size)

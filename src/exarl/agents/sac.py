@@ -67,8 +67,8 @@ class SAC(OffPolicy):
     def other_params(self) -> Arrays:
         return {"log_alpha": np.array(math.log(self.config.alpha), np.float32)}
 
-    def schedules(self) -> dict[str, float]:
-        return {"random": float(self._steps < self.config.learning_starts)}
+    def schedules(self, steps: Any, xp: Any = np) -> dict[str, Any]:
+        return {"random": xp.where(steps < self.config.learning_starts, 1.0, 0.0)}
 
     def report(self, updates: int, metrics: Any) -> dict[str, float]:
         reported = super().report(updates, metrics)
@@ -197,7 +197,7 @@ class SAC(OffPolicy):
         critics = {n: a for n, a in params.items() if n.startswith(self.critics)}
         return {**super().start(compiled, params), "target": critics, "count": np.int32(0)}
 
-    def draws(self, rng: np.random.Generator, updates: int, batch: int) -> Arrays:
+    def draws(self, rng: Any, updates: int, batch: int) -> Arrays:
         if self.discrete:
             return {}
         shape = (updates, batch, self.size)

@@ -38,5 +38,5 @@ class TD3(DDPG):
             reported.pop("policy_loss")
         return reported
 
-    def draws(self, rng: np.random.Generator, updates: int, batch: int) -> Arrays:
+    def draws(self, rng: Any, updates: int, batch: int) -> Arrays:
         return {"noise": rng.standard_normal((updates, batch, self.size), np.float32)}

@@ -3,7 +3,15 @@
 from exarl.config.layers import FAMILIES, Source, parse_flags, read_source
 from exarl.config.learner import LearnerConfig
 from exarl.config.resolve import Configuration, load, resolve, stored_source
-from exarl.config.schema import Parameter, Schema, param, schema_of, schema_of_signature, type_name
+from exarl.config.schema import (
+    Parameter,
+    Schema,
+    check,
+    param,
+    schema_of,
+    schema_of_signature,
+    type_name,
+)
 
 __all__ = [
     "FAMILIES",
@@ -12,6 +20,7 @@ __all__ = [
     "Parameter",
     "Schema",
     "Source",
+    "check",
     "load",
     "param",
     "parse_flags",

@@ -27,6 +27,19 @@ class SpaceAdapter:
     frames: int = 1  # of the last steps, stacked in the observations of ``spec``
 
 
+def decoder(adapter: SpaceAdapter, space: spaces.Space[Any], xp: Any) -> Callable[[Any], Any]:
+    """``adapter.decode`` over ``xp``, for use within a compiled program."""
+    count = adapter.spec.n_actions
+    if count is None:
+        assert isinstance(space, spaces.Box)
+        return _to_box(space, xp)
+    table = np.array([adapter.decode(index) for index in range(count)])
+    if np.array_equal(table, np.arange(count)):
+        return lambda index: index
+    placed = xp.asarray(table)
+    return lambda index: placed[index]
+
+
 def adapt(
     env_id: str,
     observation_space: spaces.Space[Any],
@@ -67,7 +80,7 @@ def adapt(
     return SpaceAdapter(spec, encode, _to_box(action_space), frames)
 
 
-def _to_box(space: spaces.Box) -> Callable[[Any], np.ndarray]:
+def _to_box(space: spaces.Box, xp: Any = np) -> Callable[[Any], Any]:
     """An agent's action as the environment takes it: [-1, 1] stretched to each bounded dimension,
     whatever is beyond cut off; unbounded dimensions as they are."""
     low, high = space.low.astype(np.float64), space.high.astype(np.float64)
@@ -76,8 +89,8 @@ def _to_box(space: spaces.Box) -> Callable[[Any], np.ndarray]:
         middle = np.where(bounded, (low + high) / 2, 0)
         half = np.where(bounded, (high - low) / 2, 1)
 
-    def decode(action: Any) -> np.ndarray:
-        stretched: np.ndarray = np.minimum(np.maximum(middle + half * action, low), high)
+    def decode(action: Any) -> Any:
+        stretched = xp.minimum(xp.maximum(middle + half * action, low), high)
         return stretched.astype(space.dtype)
 
     return decode

@@ -132,7 +132,7 @@ def check_ranks(configuration: Configuration, procs: int) -> None:
 
     learner = configuration.learner
     plan_layout(procs, learner.learner_procs, learner.process_per_env)
-    check_configuration(configuration)
+    check_configuration(configuration, procs)
 
 
 def launch_again(procs: int, words: Sequence[str], max_restarts: int = 0) -> int:

@@ -78,11 +78,13 @@ class Streams:
         return drawn
 
 
-def epsilon_at(steps: int, start: float, end: float, decay: float, linear_steps: int) -> float:
+def epsilon_at(
+    steps: Any, start: float, end: float, decay: float, linear_steps: int, xp: Any = np
+) -> Any:
     """Exploration after ``steps``: linear over ``linear_steps`` where given, else geometric."""
     if linear_steps:
-        return start + (end - start) * min(1.0, steps / linear_steps)
-    return max(min(start, end), start * decay**steps)
+        return start + (end - start) * xp.minimum(1.0, steps / linear_steps)
+    return xp.maximum(xp.minimum(start, end), start * decay**steps)
 
 
 def epsilon_greedy(xp: Any, q_values: Any, epsilon: Any, uniform: Any) -> Any:

@@ -13,9 +13,9 @@ CLIP = 10.0
 
 @dataclass(frozen=True)
 class Moments:
-    """Count, mean and sum of squared deviations of everything seen (float64)."""
+    """Count, mean and sum of squared deviations of everything seen (float64; on a device, float32)."""
 
-    count: float
+    count: Any
     mean: np.ndarray
     squares: np.ndarray
 
@@ -26,25 +26,31 @@ class Moments:
     @property
     def std(self) -> np.ndarray:
         """The standard deviation; 1 as long as nothing varies."""
-        deviation = np.sqrt(self.squares / max(self.count, 1.0))
-        return np.where(deviation > 1e-6, deviation, 1.0)
+        found: np.ndarray = deviation(np, self)
+        return found
 
 
-def sums_around(moments: Moments, rows: np.ndarray) -> np.ndarray:
+def deviation(xp: Any, moments: Moments) -> Any:
+    """The standard deviation of what was seen; 1 as long as nothing varies."""
+    found = xp.sqrt(moments.squares / xp.maximum(moments.count, 1.0))
+    return xp.where(found > 1e-6, found, 1.0)
+
+
+def sums_around(moments: Moments, rows: Any, xp: Any = np) -> Any:
     """What ``rows`` [N, ...] add, as one vector that can be summed over learners: their number, and
     sums and squares of their deviations from the mean so far."""
     deviations = rows.reshape(len(rows), moments.mean.size) - moments.mean.ravel()
-    return np.concatenate([[len(rows)], deviations.sum(0), (deviations**2).sum(0)])
+    parts = [xp.asarray([len(rows)]), deviations.sum(0), (deviations**2).sum(0)]
+    return xp.concatenate(parts)
 
 
-def with_sums(moments: Moments, sums: np.ndarray) -> Moments:
+def with_sums(moments: Moments, sums: Any, xp: Any = np) -> Moments:
     """The moments after rows that gave these ``sums_around`` them."""
-    count = moments.count + float(sums[0])
-    if not count:
-        return moments
-    first, second = np.reshape(sums[1:], (2, *moments.mean.shape))
-    squares = moments.squares + second - first**2 / count
-    return Moments(count, moments.mean + first / count, np.maximum(squares, 0.0))
+    count = moments.count + sums[0]
+    first, second = xp.reshape(sums[1:], (2, *moments.mean.shape))
+    rows = xp.maximum(count, 1.0)
+    squares = moments.squares + second - first**2 / rows
+    return Moments(count, moments.mean + first / rows, xp.maximum(squares, 0.0))
 
 
 def normalised(xp: Any, observations: Any, mean: Any, std: Any) -> Any:

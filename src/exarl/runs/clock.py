@@ -65,6 +65,12 @@ def bottleneck(learner: Mapping[str, float], actors: Mapping[str, float]) -> str
             f"environments that fail: actors spend {restarting:.0%} of their time restarting them;"
             " see env_failures in summary.json"
         )
+    if (device := learner.get("device")) is not None:
+        if device < 0.5:
+            return (
+                f"the host: the device works {device:.0%} of the time; raise n_envs or block_steps"
+            )
+        return f"the device ({device:.0%} of the time)"
     if idle > 0.3:
         return (
             f"the learner: actors wait {idle:.0%} of their time for it;"

@@ -26,6 +26,7 @@ _FILES = {
     "events": "events",
     "logs": "logs",
     "envs": "envs",
+    "population": "population.csv",
     "curve": "learning_curve.png",
     "trace": "trace.json",
 }

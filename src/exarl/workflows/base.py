@@ -15,7 +15,9 @@ from exarl.comm.layout import Layout, Role
 from exarl.comm.mpi import Channel
 from exarl.comm.team import LearnerTeam
 from exarl.config import LearnerConfig
+from exarl.envs.spaces import SpaceAdapter
 from exarl.runs.clock import Clock
+from exarl.runs.directory import RunDirectory
 from exarl.runs.signals import StopSignals
 from exarl.types import Arrays, Block
 from exarl.workflows.learner import LearningLoop
@@ -93,6 +95,10 @@ class Experiment(Protocol):
     players: Any  # the communicator of learners and actors, without the groups' other members
     team: LearnerTeam | None
     codec: BlockCodec
+    envs: list[Any]  # this rank's environments
+    adapter: SpaceAdapter  # of them
+    states: Arrays  # of the environments of a resumed run
+    run_directory: RunDirectory
     rollout: Rollout
     loop: LearningLoop
     clock: Clock
@@ -107,11 +113,17 @@ class ExaWorkflow(ABC):
     Config: type = NoParameters
     many_learners: bool = False
     """Whether ``learner_procs`` may be more than one."""
+    one_rank: bool = False
+    """Whether it runs on one rank only."""
     lags: bool = False
     """Whether blocks may have been acted with older weights than those they train."""
 
     def __init__(self, config: Any = None) -> None:
         self.config = config
+
+    def ready(self, learner: Experiment) -> None:  # noqa: B027 - most have nothing to refuse
+        """Refuse what cannot be run, by a ConfigError: ``learner`` has its environments and an acting
+        agent, and nothing has been written yet."""
 
     @abstractmethod
     def run(self, learner: Experiment) -> None:

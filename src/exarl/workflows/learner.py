@@ -158,14 +158,18 @@ class LearningLoop:
 
         Several learners call it together, each with its own block or none, and one common report.
         """
-        counters = self.counters
         with self._clock.phase("learn"):
             if report is None or self.agent.learns_in_team is False:
                 assert block is not None
-                report = Report.of(block, counters.version)
+                report = Report.of(block, self.counters.version)
                 metrics = dict(self.agent.train(block))
             else:
                 metrics = dict(self.agent.train(block, report.steps))  # type: ignore[call-arg,arg-type]
+        self.count(report, metrics)
+
+    def count(self, report: Report, metrics: dict[str, float]) -> None:
+        """Count what was trained, report it, and decide whether the run is over."""
+        counters = self.counters
         updates = int(metrics.pop("updates", 0))
         self._since.add(metrics, report.lags)
         counters.iteration += 1
@@ -173,7 +177,7 @@ class LearningLoop:
         counters.version += 1
         counters.steps += report.steps
         counters.updates += updates
-        counters.episodes += len(report.returns)
+        counters.episodes += len(report.returns) + report.unlisted
         counters.restarts += report.restarts
         counters.failed(report.failures)
         self.window.add(report)
@@ -189,6 +193,10 @@ class LearningLoop:
         if self._evaluator is not None:
             self._evaluator.offer(counters.steps, self.agent.get_weights)
             self._keep(self._evaluator.result())
+
+    def note(self, text: str) -> None:
+        """Show a line beside the progress."""
+        self._progress.note(text)
 
     def checkpoint_due(self) -> bool:
         """Whether it is time for a checkpoint; never twice at the same place."""

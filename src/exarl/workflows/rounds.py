@@ -34,6 +34,7 @@ class Report:
     lags: list[int] = field(default_factory=list)
     checksum: int | None = None  # of the weights, when learners are compared
     failures: list[list[int]] = field(default_factory=list)  # as in a block
+    unlisted: int = 0  # episodes that ended, beside those whose returns are listed
 
     @classmethod
     def of(cls, block: Block | None, version: int, checksum: int | None = None) -> Report:
@@ -66,6 +67,7 @@ class Report:
             self.lags + other.lags,
             self.checksum,
             self.failures + other.failures,
+            self.unlisted + other.unlisted,
         )
 
 

@@ -1,0 +1,140 @@
+"""Many functional environments at once, as pure functions to be compiled with who acts in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from gymnasium import spaces
+
+from exarl.envs.spaces import SpaceAdapter, decoder
+from exarl.errors import ConfigError
+
+
+class World(NamedTuple):
+    """B environments in the middle of their episodes; arrays [B, ...]."""
+
+    state: Any  # the environment's own
+    observation: Any
+    length: Any  # of the episode so far
+    total: Any  # its reward so far
+
+
+class Outcome(NamedTuple):
+    """What a step of all environments gave, [B, ...]."""
+
+    following: Any  # the observation it truly led to
+    reward: Any
+    terminated: Any
+    truncated: Any
+    total: Any  # the episode's reward with this step
+    length: Any
+
+
+def functions_of(env: Any) -> Any:
+    """The pure functions behind an environment, over jax.numpy; ConfigError if there are none."""
+    inner = env.unwrapped
+    if hasattr(inner, "make"):  # ours, see envs/functional.py
+        return inner.make(xp=jnp)
+    if hasattr(inner, "func_env"):  # a Gymnasium FunctionalJaxEnv
+        return inner.func_env
+    if (twin := _twin(inner)) is not None:
+        return twin
+    raise ConfigError(
+        f"{type(inner).__name__} is not given as pure functions (a Gymnasium FuncEnv), which the"
+        " device needs: use another workflow, or see docs/extending.md"
+    )
+
+
+def _twin(env: Any) -> Any:
+    """The functions that Gymnasium gives beside two of its environments, which take no parameters."""
+    from gymnasium.envs.classic_control import CartPoleEnv, PendulumEnv
+
+    if type(env).step is CartPoleEnv.step and not env._sutton_barto_reward:
+        from gymnasium.envs.phys2d.cartpole import CartPoleFunctional
+
+        return CartPoleFunctional()
+    if type(env).step is PendulumEnv.step and env.g == 10.0:
+        from gymnasium.envs.phys2d.pendulum import PendulumFunctional
+
+        return PendulumFunctional()
+    return None
+
+
+@dataclass(frozen=True)
+class DeviceEnvs:
+    """The functions of one environment, mapped over many of it."""
+
+    functions: Any
+    decode: Callable[[Any], Any]
+    limit: int | None
+    frames: int
+    dtype: str
+
+    @classmethod
+    def of(cls, env: Any, adapter: SpaceAdapter) -> DeviceEnvs:
+        if not isinstance(env.observation_space, spaces.Box):
+            raise ConfigError(f"on the device observations are a Box, not {env.observation_space}")
+        decode = decoder(adapter, env.action_space, jnp)
+        spec = adapter.spec
+        limit, frames, dtype = spec.max_episode_steps, adapter.frames, spec.observation.dtype
+        return cls(functions_of(env), decode, limit, frames, dtype)
+
+    def begin(self, key: Any, count: int) -> World:
+        """So many environments at the start of an episode."""
+        return jax.vmap(self._first)(jax.random.split(key, count))  # type: ignore[no-any-return]
+
+    def step(self, world: World, actions: Any, key: Any) -> tuple[World, Outcome]:
+        """Step all; where an episode has ended the next one has begun."""
+        count = len(world.length)
+        now, later = jax.random.split(key)
+        after, outcome = jax.vmap(self._next)(world, actions, jax.random.split(now, count))
+        ended = outcome.terminated | outcome.truncated
+
+        def renewed() -> World:
+            return _chosen(ended, self.begin(later, count), after)
+
+        if getattr(self.functions, "costly_reset", False):
+            return jax.lax.cond(ended.any(), renewed, lambda: after), outcome
+        return renewed(), outcome
+
+    def _first(self, key: Any) -> World:
+        begun, seen = jax.random.split(key)
+        # A scan carries arrays of one type, so that of the first state holds for all.
+        found = self.functions.initial(begun)
+        state = jax.tree.map(lambda a: jnp.asarray(a, jnp.asarray(a).dtype), found)
+        observation = self._seen(state, seen)
+        if self.frames > 1:
+            observation = jnp.stack([observation] * self.frames)
+        return World(state, observation, jnp.int32(0), jnp.float32(0))
+
+    def _next(self, world: World, action: Any, key: Any) -> tuple[World, Outcome]:
+        functions, decoded = self.functions, self.decode(action)
+        keys = jax.random.split(key, 4)
+        found = functions.transition(world.state, decoded, keys[0])
+        state = jax.tree.map(lambda new, old: jnp.asarray(new, old.dtype), found, world.state)
+        paid = functions.reward(world.state, decoded, state, keys[1])
+        reward = jnp.asarray(paid, jnp.float32).reshape(())
+        terminated = jnp.asarray(functions.terminal(state, keys[2]), bool).reshape(())
+        seen = self._seen(state, keys[3])
+        if self.frames > 1:
+            seen = jnp.concatenate([world.observation[1:], seen[None]])
+        after = World(state, seen, world.length + 1, world.total + reward)
+        at_limit = False if self.limit is None else after.length >= self.limit
+        truncated = at_limit & ~terminated
+        return after, Outcome(seen, reward, terminated, truncated, after.total, after.length)
+
+    def _seen(self, state: Any, key: Any) -> Any:
+        return jnp.asarray(self.functions.observation(state, key), self.dtype)
+
+
+def _chosen(condition: Any, yes: World, no: World) -> World:
+    """One of two worlds, environment by environment."""
+
+    def pick(a: Any, b: Any) -> Any:
+        return jnp.where(condition.reshape(-1, *[1] * (a.ndim - 1)), a, b)
+
+    return jax.tree.map(pick, yes, no)  # type: ignore[no-any-return]

@@ -1,0 +1,288 @@
+"""The fused workflow: environments, acting, replay and updates in one compiled program.
+
+For environments given as pure functions (Gymnasium's ``FuncEnv``). Nothing leaves the device but a few
+numbers an iteration, which the host reads while the next iteration runs. Several agents, with seeds of
+their own and swept parameters, may be trained at once: the program is then mapped over them.
+"""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import itertools
+import math
+from collections import deque
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from exarl.agents.learned import Learned
+from exarl.config import check, param, schema_of
+from exarl.errors import ConfigError, EnvironmentFailure, did_you_mean
+from exarl.runs.directory import writing
+from exarl.workflows.base import ExaWorkflow, Experiment
+from exarl.workflows.learner import Window
+from exarl.workflows.rounds import Report
+
+Member = dict[str, float]
+"""The swept parameters of one agent of a population, and its seed."""
+
+
+@dataclass(frozen=True)
+class FusedConfig:
+    """Parameters of the fused workflow."""
+
+    n_envs: int = param(256, "environments on the device", ge=1, le=2**24)
+    n_seeds: int = param(1, "agents trained at once: seed, seed + 1, ...", ge=1, le=10**6)
+    sweep: str = param(
+        "",
+        "agents trained at once with different parameters, every combination with every seed:"
+        " 'learning_rate=1e-4:1e-2:8:log;gamma=0.9,0.99' (from:to:how many, or a list)",
+    )
+    devices: int = param(0, "how many of the devices there are to use; 0: all", ge=0)
+
+
+class Fused(ExaWorkflow):
+    """Everything on the device."""
+
+    Config = FusedConfig
+    one_rank = True
+
+    def ready(self, learner: Experiment) -> None:
+        agent, config = learner.agent, learner.config
+        if not isinstance(agent, Learned) or type(agent).learn is Learned.learn:
+            raise ConfigError(f"agent '{config.agent}' cannot learn in workflow 'fused'")
+        if "target" in agent.recorded:
+            raise ConfigError("data_generation must be learner in workflow 'fused'")
+        if getattr(agent.config, "priority_scale", 0):
+            raise ConfigError("priority_scale must be 0 in workflow 'fused'")
+        if config.action_type == "fixed":
+            raise ConfigError("action_type must be variable in workflow 'fused'")
+        if len(members(agent, self.config, config.seed)) > 1 and config.eval_interval is not None:
+            raise ConfigError("eval_interval is for one agent, not for a population")
+        import exarl.agents.compiled  # noqa: F401 - first, since it sets JAX up
+        from exarl.envs.device import functions_of
+
+        functions_of(learner.envs[0])
+
+    def run(self, learner: Experiment) -> None:
+        agent = learner.loop.agent
+        assert isinstance(agent, Learned)
+        Driver(learner, agent, self.config).run()
+
+
+class Driver:
+    """Keeps the device busy: launches iterations and counts those that are done."""
+
+    def __init__(self, learner: Experiment, agent: Learned, config: FusedConfig) -> None:
+        from exarl.agents import compiled
+        from exarl.envs.device import DeviceEnvs
+        from exarl.workflows.program import Program
+
+        self._learner, self._agent, self._loop = learner, agent, learner.loop
+        if hasattr(agent.config, "vtrace"):  # nothing lags
+            agent.config = dataclasses.replace(agent.config, vtrace=False)
+        self._members = members(agent, config, learner.config.seed)
+        envs = DeviceEnvs.of(learner.envs[0], learner.adapter)
+        steps, window = learner.config.block_steps, learner.config.reward_window
+        self._program = Program(agent, envs, config.n_envs, steps, window)
+        self._block = config.n_envs * steps
+        self._steps = self._loop.counters.steps
+        self._queue: deque[Any] = deque()
+        self._compiled = compiled
+        self._carry, self._parameters, self._iterate = self._build(config.devices)
+        if learner.states:
+            self._carry = self._restored(learner.states)
+        self._rewards = np.full(len(self._members), np.nan)
+        if self.many:
+            self._show_population()
+
+    @property
+    def many(self) -> bool:
+        return len(self._members) > 1
+
+    def run(self) -> None:
+        """Until the loop is finished; what was launched is always counted."""
+        loop = self._loop
+        while not loop.finished:
+            limit = self._learner.config.total_steps
+            more = limit is None or self._steps < limit
+            if more:
+                self._launch()
+            if len(self._queue) > 1 or not more:
+                self._count()
+            if loop.finished or loop.checkpoint_due():
+                while self._queue:
+                    self._count()
+                self._keep()
+
+    def _launch(self) -> None:
+        """Queue an iteration on the device; nothing is waited for."""
+        now = np.float32(self._steps)
+        self._carry, found = self._iterate(self._carry, now, self._parameters)
+        self._steps += self._block
+        self._queue.append(found)
+        if not self.many:
+            self._take(self._carry.learned, self._carry.moments)
+
+    def _count(self) -> None:
+        """Wait for the oldest iteration under way, and tell the loop of it."""
+        clock = self._learner.clock
+        with clock.phase("device"):
+            found = self._compiled.jax.device_get(self._queue.popleft())
+        clock.moved()
+        if not found.finite.all():
+            raise EnvironmentFailure("an environment returned NaN or infinity", "nan")
+        ended = int(found.episodes.sum())
+        if self.many:
+            self._rewards = found.mean[:, 0]
+            fresh = (found.episodes > 0).nonzero()[0]
+            returns, lengths = found.mean[fresh].T
+        else:
+            newest = (~np.isnan(found.returns)).nonzero()[0][::-1]
+            returns, lengths = found.returns[newest], found.lengths[newest]
+        report = Report(
+            blocks=1,
+            steps=self._block,
+            returns=returns.tolist(),
+            lengths=lengths.astype(int).tolist(),
+            lags=[0],
+            unlisted=ended - len(returns),
+        )
+        metrics = {name: _mean(value) for name, value in found.metrics.items()}
+        updates = self._agent.updates_of(self._block, self._loop.counters.steps + self._block)
+        self._loop.count(report, {**metrics, "updates": updates})
+
+    def _keep(self) -> None:
+        """A checkpoint; of a population, its members' results and the best one's policy too."""
+        if self.many:
+            best = int(np.nanargmax(np.where(np.isnan(self._rewards), -np.inf, self._rewards)))
+            tree = self._compiled.jax.tree
+            learned, moments = tree.map(
+                lambda leaf: leaf[best], (self._carry.learned, self._carry.moments)
+            )
+            self._take(learned, moments)
+            self._write_population()
+        self._loop.checkpoint(self._compiled.to_arrays(self._carry, "fused"))
+
+    def _take(self, learned: Any, moments: Any) -> None:
+        """Let the agent show what was learned; the replay is kept with the environments."""
+        shown = {name: part for name, part in learned.items() if name != "replay"}
+        self._agent.take(shown, moments, self._steps)
+
+    # -- building -------------------------------------------------------------------------------
+
+    def _build(self, count: int) -> tuple[Any, Any, Any]:
+        """The first carry, the swept parameters, and the compiled iteration."""
+        jax, program, agent = self._compiled.jax, self._program, self._agent
+        from exarl.workflows.program import with_parameters
+
+        swept = [{n: v for n, v in m.items() if n != "seed"} for m in self._members]
+        seeds = [int(m["seed"]) for m in self._members]
+        firsts = [
+            with_parameters(agent, one).first_params(seed)
+            for one, seed in zip(swept, seeds, strict=True)
+        ]
+        params = {name: np.stack([first[name] for first in firsts]) for name in firsts[0]}
+        parameters = {name: np.array([one[name] for one in swept], "f4") for name in swept[0]}
+        words = np.array([seed % 2**32 for seed in seeds], np.uint32)
+        start, iterate = jax.vmap(program.start), jax.vmap(program.iterate, (0, None, 0))
+        if not self.many:
+            start, iterate = program.start, program.iterate
+            params, parameters, words = jax.tree.map(
+                lambda leaf: leaf[0], (params, parameters, words)
+            )
+        carry = jax.jit(start)(params, words, parameters)
+        placed = self._placement(carry, jax.devices()[: count or None])
+        carry = jax.device_put(carry, placed)
+        return carry, parameters, jax.jit(iterate, donate_argnums=0, out_shardings=(placed, None))
+
+    def _placement(self, carry: Any, devices: list[Any]) -> Any:
+        """Where each array lives: agents of a population, or environments, shared out evenly."""
+        jax = self._compiled.jax
+        mesh = jax.sharding.Mesh(np.array(devices), ("all",))
+        split, whole = (jax.NamedSharding(mesh, jax.P(*axes)) for axes in (("all",), ()))
+        shared = len(self._members) if self.many else self._program.n_envs
+        if shared % len(devices):
+            what = "agents" if self.many else "environments"
+            raise ConfigError(
+                f"{shared} {what} cannot be shared out among {len(devices)} devices: change"
+                f" {'n_seeds' if self.many else 'n_envs'}, or set devices"
+            )
+        if self.many:
+            return jax.tree.map(lambda _: split, carry)
+        placed = jax.tree.map(lambda _: whole, carry)
+        by_env = (carry.world, carry.memory, carry.returns)
+        world, memory, returns = jax.tree.map(lambda _: split, by_env)
+        return placed._replace(world=world, memory=memory, returns=returns)
+
+    def _restored(self, states: Any) -> Any:
+        try:
+            carry = self._compiled.from_arrays(self._carry, states, "fused")
+        except ValueError as error:
+            raise ConfigError(f"the checkpoint does not fit this run: {error}") from error
+        placed = self._compiled.jax.tree.map(lambda leaf: leaf.sharding, self._carry)
+        return self._compiled.jax.device_put(carry, placed)
+
+    # -- populations ----------------------------------------------------------------------------
+
+    def _show_population(self) -> None:
+        count = len(self._members)
+        if self._loop.counters.steps == 0:
+            self._loop.window = Window(count)  # of each member its mean
+        self._loop.note(f"{count:,} agents at once; steps are those of each")
+
+    def _write_population(self) -> None:
+        """A row a member: seed, swept parameters, mean return of its last episodes."""
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow([*self._members[0], "reward_mean"])
+        for member, reward in zip(self._members, self._rewards.tolist(), strict=True):
+            writer.writerow([*(f"{value:.9g}" for value in member.values()), f"{reward:.6g}"])
+        run = self._learner.run_directory
+        with writing(run.path):
+            run.population.write_text(text.getvalue())
+
+
+def _mean(values: Any) -> float:
+    """Over the agents of a population; NaN where none has anything to say."""
+    told = values[np.isfinite(values)]
+    return float(told.mean()) if told.size else math.nan
+
+
+def members(agent: Learned, config: FusedConfig, seed: int) -> list[Member]:
+    """The agents of a population: every combination of swept values with every seed."""
+    axes = dict(map(_axis, filter(None, config.sweep.split(";"))))
+    schema = schema_of(type(agent.config))
+    for name, values in axes.items():
+        if name not in schema or schema[name].type not in (float, float | None):
+            known = [n for n, p in schema.items() if p.type in (float, float | None)]
+            hint = did_you_mean(name, known) or f" (there are {', '.join(known)})"
+            raise ConfigError(f"sweep: '{name}' is no number that can be swept{hint}")
+        for value in values:
+            check(schema[name], value, "sweep")
+    seeds = range(seed, seed + config.n_seeds)
+    return [
+        {"seed": s, **dict(zip(axes, values, strict=True))}
+        for values in itertools.product(*axes.values())
+        for s in seeds
+    ]
+
+
+def _axis(text: str) -> tuple[str, list[float]]:
+    """``name=a,b,c`` or ``name=from:to:count[:log]``."""
+    name, _, values = (part.strip() for part in text.partition("="))
+    try:
+        if ":" not in values:
+            return name, [float(value) for value in values.split(",")]
+        low, high, count, *kind = values.split(":")
+        if kind not in ([], ["log"], ["linear"]) or int(count) < 1:
+            raise ValueError(values)
+        space = np.geomspace if kind == ["log"] else np.linspace
+        return name, space(float(low), float(high), int(count)).tolist()
+    except ValueError as error:
+        raise ConfigError(
+            f"sweep: '{text.strip()}' is neither name=a,b,c nor name=from:to:count[:log]"
+        ) from error
