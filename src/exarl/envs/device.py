@@ -54,14 +54,27 @@ def _twin(env: Any) -> Any:
     from gymnasium.envs.classic_control import CartPoleEnv, PendulumEnv
 
     if type(env).step is CartPoleEnv.step and not env._sutton_barto_reward:
-        from gymnasium.envs.phys2d.cartpole import CartPoleFunctional
-
-        return CartPoleFunctional()
+        return _cart_pole()
     if type(env).step is PendulumEnv.step and env.g == 10.0:
         from gymnasium.envs.phys2d.pendulum import PendulumFunctional
 
         return PendulumFunctional()
     return None
+
+
+def _cart_pole() -> Any:
+    """Gymnasium's functions with the mass of CartPole-v1: theirs adds the pole's length to its mass,
+    where the product is meant."""
+    from gymnasium.envs.phys2d.cartpole import CartPoleFunctional, CartPoleParams
+
+    class Params(CartPoleParams):
+        polemass_length: float = CartPoleParams.masspole * CartPoleParams.length
+
+    class CartPole(CartPoleFunctional):
+        def transition(self, state: Any, action: Any, rng: Any = None, params: Any = Params) -> Any:
+            return super().transition(state, action, rng, params)
+
+    return CartPole()
 
 
 @dataclass(frozen=True)
