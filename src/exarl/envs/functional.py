@@ -100,6 +100,10 @@ class Functions(FuncEnv[Any, Any, Any, Any, Any, Any, Any]):
     more; ``picture(state)`` draws, in NumPy, an RGB image.
     """
 
+    costly_reset = False
+    """Whether ``initial`` costs as much as a step: on a device it is then left out of steps at which
+    no episode ends, rather than computed and thrown away."""
+
     def __init__(self, xp: ModuleType = np) -> None:
         super().__init__()
         self.xp = xp

@@ -45,6 +45,8 @@ class Assembly(Functions):
     distance to the target. The episode is over when the target is reached.
     """
 
+    costly_reset = True
+
     def __init__(
         self, model: Model, start: Start, target: Target, recipe: Recipe, xp: ModuleType = np
     ) -> None:

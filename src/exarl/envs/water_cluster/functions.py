@@ -57,6 +57,8 @@ class Cluster(NamedTuple):
 class WaterCluster(Functions):
     """``n_waters`` rigid molecules; the parameters are those of ``ExaWaterClusterDiscrete``."""
 
+    costly_reset = True
+
     def __init__(
         self,
         n_waters: int = 8,
