@@ -64,7 +64,12 @@ IDLE = {"do nothing": lambda env, seen, info: env.unwrapped.functions.idle}
 BOOSTER = {"do nothing": on_booster(booster.hold), "regulator": on_booster(booster.regulate)}
 CASES = {
     "ExaCH-v0": Case("DQN-v0", 12_000, {**IDLE, "cool at once": always(0)}),
-    "ExaCH3D-v0": Case("DQN-v0", 9_000, {**IDLE, "lower kappa at once": always(0)}),
+    "ExaCH3D-v0": Case(
+        "DQN-v0",
+        9_000,
+        {**IDLE, "lower kappa at once": always(0)},
+        words=("--workflow", "fused", "--n_envs", "4"),
+    ),
     "ExaWaterClusterDiscrete-v0": Case("DQN-v0", 12_000, {"do nothing": always(0)}),
     "ExaTetris-v0": Case(
         "PPO-v0", 400_000, {"do nothing": always(0)}, words=("--model_type", "CNN")

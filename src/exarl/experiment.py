@@ -193,7 +193,8 @@ class ExaLearner:
         self.workflow.ready(self)
         resumed = self._start(stack)
         if role.learns:
-            self._build_loop(stack, resumed)
+            with self.clock.phase("start"):
+                self._build_loop(stack, resumed)
         profile = self.run_directory.rank_file("profile", role.rank, "prof")
         with profiled(profile if self.config.profile == "cprofile" else None):
             self.workflow.run(self)

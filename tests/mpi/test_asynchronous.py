@@ -53,8 +53,9 @@ COMMANDS: dict[str, tuple[Any, ...]] = {
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("asynchronous")
-    for ended in run_all({n: train(folder / n, *words) for n, words in COMMANDS.items()}).values():
-        ended.ok()
+    jobs = run_all({n: train(folder / n, *words) for n, words in COMMANDS.items()})
+    for name, ended in jobs.items():
+        (folder / f"{name}.err").write_text(ended.ok().err)
     return folder
 
 
@@ -88,6 +89,17 @@ def test_nothing_is_dropped_while_the_run_lasts(runs: Path, name: str) -> None:
 def test_a_full_queue_that_overwrites_says_so(runs: Path) -> None:
     assert summary_of(runs / "full")["blocks"]["dropped"] >= 0
     assert summary_of(runs / "light rma")["blocks"]["redundant"] == 0
+
+
+@pytest.mark.parametrize("name", ["sync", "async", "rma", "async serial"])
+def test_the_first_update_is_shown_as_compiling(runs: Path, name: str) -> None:
+    lines = (runs / f"{name}.err").read_text().splitlines()
+    (at,) = [i for i, line in enumerate(lines) if line == "compiling the first update ..."]
+    assert any(line.startswith("32 steps") for line in lines[:at]), "the replay was warmed up first"
+    assert lines[at + 1].startswith("compiled the first update in ")
+    split = summary_of(runs / name)["time_split"]["learner"]
+    assert 0 < split["compile"] < 1
+    assert 0 < split["learn"] < 1
 
 
 def test_fixed_actions_are_the_first_action(runs: Path) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -87,6 +88,9 @@ class ExaAgent(ABC):
     """Whether it learns wrongly from blocks of older weights unless its ``vtrace`` is on."""
     learns_in_team: bool = False
     """Whether several learners can train this agent together."""
+    compiling: Callable[[], AbstractContextManager[None]] = nullcontext
+    """``with self.compiling():`` around what compiles within ``train``; the learner of a run sets
+    it, shows the user that this takes a while, and does not count it as learning."""
 
     def __init__(self, spec: EnvSpec, config: Any, network: MakeNetwork, seed: int) -> None:
         self.spec = spec

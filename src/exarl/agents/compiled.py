@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
@@ -12,6 +13,7 @@ from typing import Any, cast
 import numpy as np
 
 from exarl.agents.base import Team
+from exarl.agents.cache import keep_compiled
 from exarl.types import Arrays
 
 SINGLE_THREAD = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
@@ -26,6 +28,7 @@ def _import_jax() -> tuple[Any, Any]:
     import jax.flatten_util
     import optax
 
+    keep_compiled(jax.config)
     return jax, optax
 
 
@@ -146,20 +149,61 @@ def unrolled(network: Any, params: Any, observations: Any, memory: Any, resets: 
     return jax.lax.scan(step, memory, (observations, resets))[1]
 
 
-def learner(plan: Plan, team: Team | None) -> Update:
+class Noticed:
+    """Functions to be compiled, and one that calls them.
+
+    JAX runs the Python of a function only to compile it anew. So ``compiling`` is entered when that
+    happens within a call, the first or any other, and left at the call's end.
+    """
+
+    def __init__(self, compiling: Callable[[], AbstractContextManager[Any]]) -> None:
+        self._compiling = compiling
+        self._compiles = False
+        self._until_returned = ExitStack()
+
+    def jit(self, function: Callable[..., Any], **options: Any) -> Any:
+        """``jax.jit`` of a function."""
+
+        def update(*args: Any) -> Any:
+            if not self._compiles:
+                self._compiles = True
+                self._until_returned.enter_context(self._compiling())
+            return function(*args)
+
+        return jax.jit(update, **options)
+
+    def call(self, function: Callable[..., Any]) -> Any:
+        """The function through which all the compiled ones are called."""
+
+        def called(*args: Any) -> Any:
+            with self._until_returned:
+                self._compiles = False
+                return function(*args)
+
+        return called
+
+
+def learner(
+    plan: Plan,
+    team: Team | None,
+    compiling: Callable[[], AbstractContextManager[Any]] = nullcontext,
+) -> Update:
     """The updates of a block, ``update(state, inputs, updates) -> (state, metrics)``, in one
     compiled call; the state's buffers are donated.
 
     With a team of several learners the slope of each update is averaged over it instead or, when
     ``team.every`` is k > 1, every k updates are made alone and then the states averaged. A learner
-    without data takes part with weight 0 (``inputs`` None).
+    without data takes part with weight 0 (``inputs`` None). ``compiling`` is entered while a call
+    compiles.
     """
+    noticed = Noticed(compiling)
     if team is None or team.size == 1:
-        alone = jax.jit(partial(scanned, plan), donate_argnums=0, static_argnums=2)
-        return cast(Update, alone)
-    if team.every > 1:
-        return _averaging_states(plan, team)
-    return _averaging_slopes(plan, team)
+        run = noticed.jit(partial(scanned, plan), donate_argnums=0, static_argnums=2)
+    elif team.every > 1:
+        run = _averaging_states(plan, team, noticed.jit)
+    else:
+        run = _averaging_slopes(plan, team, noticed.jit)
+    return cast(Update, noticed.call(run))
 
 
 def scanned(plan: Plan, state: Any, inputs: Any, updates: int) -> tuple[Any, Any]:
@@ -183,19 +227,19 @@ def summarised(metrics: Any) -> Any:
     return {n: jnp.nanmean(a) if a.ndim == 1 else a for n, a in metrics.items()}
 
 
-def _averaging_slopes(plan: Plan, team: Team) -> Update:
+def _averaging_slopes(plan: Plan, team: Team, jit: Callable[..., Any]) -> Update:
     ravel = jax.flatten_util.ravel_pytree
 
-    @partial(jax.jit)
+    @jit
     def flat_slope(state: Any, data: Any, i: Any) -> tuple[Any, Any]:
         slope, metrics = plan.gradient(state, plan.pick(data, i))
         return ravel(slope)[0], metrics
 
-    @partial(jax.jit, donate_argnums=0)
+    @partial(jit, donate_argnums=0)
     def flat_apply(state: Any, vector: Any) -> Any:
         return plan.apply(state, ravel(plan.slope(state))[1](vector))
 
-    prepare = jax.jit(plan.prepare)
+    prepare = jit(plan.prepare)
 
     def run(state: Any, inputs: Any, updates: int) -> tuple[Any, Any]:
         found: list[Any] = []
@@ -214,10 +258,10 @@ def _averaging_slopes(plan: Plan, team: Team) -> Update:
     return run
 
 
-def _averaging_states(plan: Plan, team: Team) -> Update:
+def _averaging_states(plan: Plan, team: Team, jit: Callable[..., Any]) -> Update:
     ravel = jax.flatten_util.ravel_pytree
-    alone = jax.jit(partial(_updates, plan), donate_argnums=0)
-    prepare = jax.jit(plan.prepare)
+    alone = jit(partial(_updates, plan), donate_argnums=0)
+    prepare = jit(plan.prepare)
 
     def run(state: Any, inputs: Any, updates: int) -> tuple[Any, Any]:
         found: list[Any] = []

@@ -230,7 +230,8 @@ class Learned(ExaAgent):
         shown = self._layout.unpack(self._weights)  # what was loaded, where something was
         params = {name: shown.get(name, array) for name, array in self._first.items()}
         self._learned = compiled.to_device(self.first_state(compiled, params))
-        self._update = compiled.learner(self.plan(compiled), team)
+        compiling = lambda: self.compiling()  # noqa: E731, PLW0108  # who shows it is set later
+        self._update = compiled.learner(self.plan(compiled), team, compiling)
 
     def optimiser(self, compiled: Any, learning_rate: float | None = None) -> Any:
         """The configured optimiser."""

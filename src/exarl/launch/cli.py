@@ -20,6 +20,7 @@ usage: exarl COMMAND [--key value ...]
   surrogate   a learnt plant for the Booster      exarl surrogate --data BOOSTR.csv --out FILE.npz
   list        agents, envs, workflows, models     exarl list agents
   describe    the parameters of a component       exarl describe DQN-v0
+  bench       how fast is it, and why?            exarl bench --env CartPole-v1 [--procs 4]
   check-env   is this environment fit to train?   exarl check-env CartPole-v1
   serve-env   an environment for other programs   exarl serve-env CartPole-v1 [--bind tcp://...]
   new         a package of one's own, to change   exarl new env my_env
@@ -124,6 +125,12 @@ def _describe(words: list[str]) -> int:
     return describe.describe(words)
 
 
+def _bench(words: list[str]) -> int:
+    from exarl.launch import bench
+
+    return bench.bench(words)
+
+
 def _check_env(words: list[str]) -> int:
     from exarl.launch import check
 
@@ -150,6 +157,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "surrogate": _surrogate,
     "list": _list,
     "describe": _describe,
+    "bench": _bench,
     "check-env": _check_env,
     "serve-env": _serve_env,
     "new": _new,

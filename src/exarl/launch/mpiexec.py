@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import IO
 
 from exarl.envs.child import tied
 from exarl.errors import ConfigError
@@ -26,8 +27,12 @@ def find_mpiexec() -> str:
     return found
 
 
-def launch(procs: int, words: Sequence[str], max_restarts: int = 0) -> int:
+def launch(
+    procs: int, words: Sequence[str], max_restarts: int = 0, output: IO[bytes] | None = None
+) -> int:
     """Run ``exarl WORDS`` on so many ranks; the exit code of the job.
+
+    What the ranks print goes to ``output`` if given.
 
     Stop signals go to the ranks, which checkpoint and end. When a rank fails, its traceback is
     written last, after whatever the launcher has to say. When this process is killed, the job is told
@@ -44,7 +49,7 @@ def launch(procs: int, words: Sequence[str], max_restarts: int = 0) -> int:
         for attempt in range(max_restarts + 1):
             error = Path(scratch) / f"error{attempt}"
             code = _launch_once(
-                procs, words, {ERROR_FILE: str(error), RUN_FILE: str(run_file)}, pass_on
+                procs, words, {ERROR_FILE: str(error), RUN_FILE: str(run_file)}, pass_on, output
             )
             if error.exists():
                 sys.stderr.write("\n" + error.read_text(encoding="utf-8").rstrip() + "\n")
@@ -67,11 +72,18 @@ def _launch_once(
     words: Sequence[str],
     environment: Mapping[str, str],
     pass_on: Callable[[subprocess.Popen[bytes], int], None],
+    output: IO[bytes] | None = None,
 ) -> int:
     command = [find_mpiexec(), "-n", str(procs), sys.executable, "-m", "exarl", *words]
     # A session of its own keeps the terminal's Ctrl-C from reaching the ranks twice.
     before = _segments()
-    job = subprocess.Popen(tied(command), env={**os.environ, **environment}, start_new_session=True)
+    job = subprocess.Popen(
+        tied(command),
+        env={**os.environ, **environment},
+        start_new_session=True,
+        stdout=output,
+        stderr=output,
+    )
     previous = {
         number: signal.signal(number, lambda received, _: pass_on(job, received))
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)

@@ -8,6 +8,10 @@ from time import perf_counter_ns
 
 from exarl.runs.trace import Tracer
 
+BEGINNING = ("start", "compile")
+"""Phases of a learner before it can work; they say nothing of how fast it then is."""
+BOUNDS = ("environment", "uneven", "inference", "learning", "failures", "device", "host", "start")
+
 
 class Clock:
     """Adds up the seconds this rank spends in named phases."""
@@ -19,14 +23,16 @@ class Clock:
         self._started = perf_counter_ns()
 
     @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
-        """Count the body's time as ``name``."""
+    def phase(self, name: str, within: str | None = None) -> Iterator[None]:
+        """Count the body's time as ``name``, and not as the phase ``within`` which it is part of."""
         start = perf_counter_ns()
         try:
             yield
         finally:
             end = perf_counter_ns()
             self.add(name, (end - start) / 1e9)
+            if within is not None:
+                self.add(within, (start - end) / 1e9)
             self.tracer.add(name, start, end)
             if name != "wait":
                 self.moved()
@@ -57,30 +63,55 @@ def fractions(seconds: Mapping[str, float], whole: float) -> dict[str, float]:
 
 def bottleneck(learner: Mapping[str, float], actors: Mapping[str, float]) -> str:
     """What bounds a run, in one line, from the parts of time of its learner and its actors."""
-    env, inference = actors.get("env", 0.0), actors.get("inference", 0.0)
-    idle = actors.get("wait", 0.0) + actors.get("send", 0.0)
-    learning = learner.get("learn", 0.0)
+    return bound(learner, actors)[1]
+
+
+def bound(learner: Mapping[str, float], actors: Mapping[str, float]) -> tuple[str, str]:
+    """What bounds a run once it is under way: one of ``BOUNDS``, and one line for the reader.
+
+    The learner's start and its compiling, for which actors wait as well, are left out of it.
+    """
+    began = sum(learner.get(name, 0.0) for name in BEGINNING)
+    if began > 0.7:
+        return "start", f"starting and compiling ({began:.0%} of the time): too short to tell"
+    own = {n: part / (1 - began) for n, part in learner.items() if n not in BEGINNING}
+    idle = max(0.0, actors.get("wait", 0.0) + actors.get("send", 0.0) - began) / (1 - began)
+    learning, env, inference = (own.get(name, 0.0) for name in ("learn", "env", "inference"))
+    waiting = own.get("wait", 0.0)
     if (restarting := actors.get("restart", 0.0)) > 0.3:
-        return (
+        return "failures", (
             f"environments that fail: actors spend {restarting:.0%} of their time restarting them;"
             " see env_failures in summary.json"
         )
-    if (device := learner.get("device")) is not None:
+    if (device := own.get("device")) is not None:
         if device < 0.5:
-            return (
+            return "host", (
                 f"the host: the device works {device:.0%} of the time; raise n_envs or block_steps"
             )
-        return f"the device ({device:.0%} of the time)"
+        return "device", f"the device ({device:.0%} of the time)"
+    if (both := idle + waiting - 1) > 0.2:  # the learner waits as well: then it is for other actors
+        return "uneven", (
+            f"the slowest environments: the other actors wait {both:.0%} of their time for them;"
+            " async and rma wait for nobody"
+        )
     if idle > 0.3:
-        return (
+        return "learning", (
             f"the learner: actors wait {idle:.0%} of their time for it;"
             " lower updates_per_step, or add learners (learner_procs)"
         )
-    if learner.get("wait", 0.0) > 0.3 or "env" not in learner:
-        kind = "the environments" if env >= inference else "inference in the actors"
-        return f"{kind}: the learner waits {learner.get('wait', 0.0):.0%} of its time; add actors"
-    if max(learning, learner.get("env", 0.0), learner.get("inference", 0.0)) < 0.1:
-        return "starting up: the run was too short to tell"
-    if learning > max(learner.get("env", 0.0), learner.get("inference", 0.0)):
-        return f"learning ({learning:.0%} of the time); more ranks would act meanwhile (--procs 2)"
-    return f"the environment ({learner.get('env', 0.0):.0%} of the time); add actors (--procs N)"
+    if waiting > 0.3 or "env" not in own:
+        waits = f"the learner waits {waiting:.0%} of its time; add actors"
+        if actors.get("env", 0.0) >= actors.get("inference", 0.0):
+            return "environment", f"the environments: {waits}"
+        return "inference", f"inference in the actors: {waits}"
+    if max(learning, env, inference) < 0.1:
+        return "start", "starting up: the run was too short to tell"
+    if learning > max(env, inference):
+        return "learning", (
+            f"learning ({learning:.0%} of the time); more ranks would act meanwhile (--procs 2)"
+        )
+    if inference > env:
+        return "inference", (
+            f"inference ({inference:.0%} of the time); let environments share it (envs_per_actor)"
+        )
+    return "environment", f"the environment ({env:.0%} of the time); add actors (--procs N)"

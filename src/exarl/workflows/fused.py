@@ -121,7 +121,8 @@ class Driver:
     def _launch(self) -> None:
         """Queue an iteration on the device; nothing is waited for."""
         now = np.float32(self._steps)
-        self._carry, found = self._iterate(self._carry, now, self._parameters)
+        with self._learner.clock.phase("device"):
+            self._carry, found = self._iterate(self._carry, now, self._parameters)
         self._steps += self._block
         self._queue.append(found)
         if not self.many:
@@ -197,7 +198,9 @@ class Driver:
         carry = jax.jit(start)(params, words, parameters)
         placed = self._placement(carry, jax.devices()[: count or None])
         carry = jax.device_put(carry, placed)
-        return carry, parameters, jax.jit(iterate, donate_argnums=0, out_shardings=(placed, None))
+        noticed = self._compiled.Noticed(lambda: self._loop.compiling(within="device"))
+        run = noticed.jit(iterate, donate_argnums=0, out_shardings=(placed, None))
+        return carry, parameters, noticed.call(run)
 
     def _placement(self, carry: Any, devices: list[Any]) -> Any:
         """Where each array lives: agents of a population, or environments, shared out evenly."""

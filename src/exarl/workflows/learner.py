@@ -19,6 +19,7 @@ from exarl.agents.base import ExaAgent
 from exarl.config import LearnerConfig
 from exarl.runs.checkpoint import Checkpoint, save_checkpoint
 from exarl.runs.clock import Clock, bottleneck, fractions
+from exarl.runs.compiling import Compiling
 from exarl.runs.directory import RunDirectory, write_json, writing
 from exarl.runs.metrics import MetricsLog, mean, row_due
 from exarl.runs.progress import Progress
@@ -117,6 +118,7 @@ class LearningLoop:
         evaluator: Evaluator | None = None,
     ) -> None:
         self.agent = agent
+        agent.compiling = self.compiling = Compiling(clock, progress)
         self.counters = Counters()
         self.window = Window(config.reward_window)
         self.reason: str | None = None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -97,3 +99,49 @@ def test_weight_decay_is_for_matrices(name: str) -> None:
     step, _ = optimiser.update(nothing, optimiser.init(params), params)
     assert np.abs(step["w"]).max() > 0
     assert not np.any(step["b"]) and not np.any(step["s"])
+
+
+class Echo:
+    """A team of two whose other learner sends back what it is sent."""
+
+    size, index = 2, 0
+
+    def __init__(self, every: int) -> None:
+        self.every = every
+
+    def average(self, vector: np.ndarray, weight: float) -> np.ndarray:
+        return vector
+
+
+@pytest.mark.parametrize("team", [None, Echo(1), Echo(2)], ids=["alone", "slopes", "states"])
+def test_compiling_is_noticed_when_it_happens_and_only_then(team: Any) -> None:
+    happened: list[str] = []
+
+    @contextmanager
+    def compiling() -> Iterator[None]:
+        happened.append("begins")
+        yield
+        happened.append("ends")
+
+    def gradient(state: Any, batch: Any) -> tuple[Any, Any]:
+        happened.append("traced")
+        return {"x": batch["x"].sum()}, {"seen": batch["x"].sum()}
+
+    plan = compiled.Plan(
+        gradient,
+        apply=lambda state, slope: {"x": state["x"] + slope["x"]},
+        slope=lambda state: state,
+    )
+    update = compiled.learner(plan, team, compiling)
+
+    def call(width: int) -> list[str]:
+        happened.clear()
+        state, _ = update({"x": jnp.float32(1)}, {"x": jnp.ones((2, width))}, 2)
+        assert float(state["x"]) == 1 + 2 * width
+        return list(dict.fromkeys(happened))  # JAX may trace a function more than once
+
+    assert call(3) == ["begins", "traced", "ends"]
+    assert happened.count("begins") == happened.count("ends") == 1
+    assert call(3) == []
+    assert call(5) == ["begins", "traced", "ends"], "another shape is another program"
+    assert call(3) == call(5) == []

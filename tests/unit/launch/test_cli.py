@@ -25,6 +25,7 @@ OPTIONS = {
     "export": ["format", "output", "best", "force"],
     "list": [],
     "describe": [],
+    "bench": ["seconds", "json", "config", "procs"],
     "check-env": [],
     "serve-env": ["bind", "make-keys", "keys", "max-sessions", "idle", "max-message"],
     "new": ["dir"],

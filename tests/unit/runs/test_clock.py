@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from exarl.runs.clock import bottleneck
+from typing import Any
+
+import pytest
+
+from exarl.runs.clock import BOUNDS, bottleneck, bound
+
+Parts = dict[str, float]
 
 
 def test_restarts_are_named_when_they_take_the_time() -> None:
@@ -10,3 +16,36 @@ def test_restarts_are_named_when_they_take_the_time() -> None:
     assert "fail" in bottleneck({"wait": 0.9}, actors)
     assert "60%" in bottleneck({"env": 0.3, "learn": 0.1}, actors)
     assert "fail" not in bottleneck({"wait": 0.9}, {**actors, "restart": 0.1})
+
+
+@pytest.mark.parametrize(
+    ("kind", "part", "learner", "actors"),
+    [
+        ("learning", "80%", {"learn": 0.8, "env": 0.1, "inference": 0.1}, {}),
+        ("environment", "70%", {"learn": 0.2, "env": 0.7, "inference": 0.1}, {}),
+        ("inference", "60%", {"learn": 0.2, "env": 0.2, "inference": 0.6}, {}),
+        ("learning", "90%", {"learn": 0.9, "wait": 0.1}, {"env": 0.1, "wait": 0.9}),
+        ("environment", "70%", {"learn": 0.3, "wait": 0.7}, {"env": 0.9, "inference": 0.1}),
+        ("inference", "70%", {"learn": 0.3, "wait": 0.7}, {"env": 0.1, "inference": 0.9}),
+        # In sync the learner waits for the slowest, and so do the other actors.
+        ("uneven", "40%", {"learn": 0.1, "wait": 0.9}, {"env": 0.5, "wait": 0.5}),
+        # Turns of equal length: nobody waits but for the other side.
+        ("learning", "50%", {"learn": 0.5, "wait": 0.5}, {"env": 0.5, "wait": 0.5}),
+        # Half of the time went into beginning; of the rest learning took a fifth.
+        ("environment", "80%", {"start": 0.2, "compile": 0.3, "learn": 0.1, "env": 0.4}, {}),
+        (
+            "environment",
+            "80%",
+            {"start": 0.2, "compile": 0.3, "learn": 0.1, "wait": 0.4},
+            {"env": 0.5, "wait": 0.5},
+        ),
+        ("start", "75%", {"compile": 0.75, "learn": 0.25}, {}),
+        ("start", "too short", {"learn": 0.01, "env": 0.01, "other": 0.98}, {}),
+    ],
+)
+def test_each_bound_is_told_from_the_split(kind: str, part: str, learner: Any, actors: Any) -> None:
+    found, words = bound(learner, actors)
+    assert found == kind
+    assert found in BOUNDS
+    assert part in words
+    assert bottleneck(learner, actors) == words

@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 from exarl.runs import progress
-from exarl.runs.progress import eta_seconds, fraction_done, make_progress, plain_line
+from exarl.runs.panel import eta_seconds, fraction_done, plain_line
+from exarl.runs.progress import make_progress
 
 TITLE = "DQN-v0 · CartPole-v1 · sync"
 STOPS = {"total_steps": 60_000, "n_episodes": None, "wall_time": None, "target_reward": 475.0}
@@ -176,6 +177,16 @@ def test_first_row_one_an_interval_and_the_last(clock: Clock) -> None:
     assert stream.getvalue().splitlines() == [TITLE, *lines]
 
 
+def test_what_goes_on_meanwhile_is_a_line_when_it_begins() -> None:
+    stream = io.StringIO()
+    shown = make_progress(TITLE, STOPS, stream)
+    shown.busy("compiling ...")
+    assert stream.getvalue().splitlines() == [TITLE, "compiling ..."]
+    shown.busy("")
+    shown.note("compiled")
+    assert stream.getvalue().splitlines() == [TITLE, "compiling ...", "compiled"]
+
+
 def test_a_row_already_shown_is_not_shown_again(clock: Clock) -> None:
     stream = io.StringIO()
     shown = make_progress(TITLE, STOPS, stream)
@@ -247,13 +258,13 @@ def test_live_draws_at_most_four_times_a_second(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn = []
-    panel = progress._panel
+    panel = progress.panel
 
     def count(title: str, row: Any, *rest: Any, **how: Any) -> Any:
         drawn.append(row.get("timesteps_total"))
         return panel(title, row, *rest, **how)
 
-    monkeypatch.setattr(progress, "_panel", count)
+    monkeypatch.setattr(progress, "panel", count)
     shown = make_progress(TITLE, STOPS, io.StringIO(), live=True)
     for step in range(100):
         clock.now += 0.01
@@ -278,6 +289,25 @@ def test_notes_stand_above_the_panel_untouched(monkeypatch: pytest.MonkeyPatch) 
     assert lines[1].endswith("x" * 60)
     assert lines[2].startswith("╭─ [red]DQN-v0")
     assert "too late" not in stream.getvalue()
+
+
+@pytest.mark.parametrize("row", [{}, ROW])
+def test_what_goes_on_meanwhile_is_in_the_panel_until_it_is_over(
+    row: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    stream = io.StringIO()
+    shown = make_progress(TITLE, STOPS, stream, live=True)
+    shown.update(row)
+    shown.busy("compiling ...")
+    *above, last, _ = screen(stream.getvalue(), 80)
+    assert last == f"│ {'compiling ...':<77}│"
+    assert ("reward" in "".join(above)) == bool(row)
+    shown.busy("")
+    assert "compiling" not in "".join(screen(stream.getvalue(), 80))
+    shown.busy("compiling ...")
+    shown.close()
+    assert "compiling" not in "".join(screen(stream.getvalue(), 80))
 
 
 def test_cursor_and_stdout_come_back(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -193,5 +193,5 @@ def test_nothing_is_compiled_after_the_first_iteration(tmp_path: Path) -> None:
         train(**SMALL, run_dir=str(tmp_path / "run"))
     for name in names:
         logging.getLogger(name).removeHandler(handler)
-    compiled = [message for message in messages if "Compiling jit(iterate)" in message]
+    compiled = [message for message in messages if "Compiling jit(update)" in message]
     assert len(compiled) == 1, messages

@@ -1,0 +1,57 @@
+"""Compiled programs in the user's cache folder, so that the next run need not compile them again."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+MOST_KEPT = 1000
+"""Programs; the older half goes when there are more. One takes about 100 kB."""
+
+
+def cache_folder() -> Path:
+    """``exarl/xla`` in the user's cache folder; RuntimeError where nobody knows of one."""
+    base = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    return (base if base.is_absolute() else Path.home() / ".cache") / "exarl" / "xla"
+
+
+def keep_compiled(config: Any) -> None:
+    """Let JAX, whose ``config`` this is, keep what it compiles and use what it has kept.
+
+    JAX's own settings go first: JAX_COMPILATION_CACHE_DIR names another folder, and with
+    JAX_ENABLE_COMPILATION_CACHE=false there is none. Where the folder cannot be written there is none
+    either. Entries are found by program, version and processor, and carry a checksum: processes that
+    write at once do not disturb one another, and whatever is damaged is compiled again.
+    """
+    if config.jax_compilation_cache_dir is not None or not config.jax_enable_compilation_cache:
+        return
+    try:
+        folder = cache_folder()
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        prune(folder)
+    except (OSError, RuntimeError):
+        return
+    if not os.access(folder, os.W_OK | os.X_OK):
+        return
+    config.update("jax_compilation_cache_dir", str(folder))
+    if "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS" not in os.environ:
+        # A learner has some twenty small programs beside the update, the same for every run.
+        config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation cache entry")
+
+
+def prune(folder: Path) -> None:
+    """Remove the older half of the programs when they have become too many."""
+    kept = [path for path in folder.iterdir() if path.name.endswith("-cache")]
+    if len(kept) <= MOST_KEPT:
+        return
+    ages: dict[Path, float] = {}
+    for path in kept:
+        with suppress(OSError):  # another process tidies up too
+            ages[path] = path.stat().st_mtime
+    for path in sorted(ages, key=lambda path: ages[path])[: len(ages) // 2]:
+        with suppress(OSError):
+            path.unlink()
