@@ -39,6 +39,10 @@ def advise(
         return what, f"let more environments share a call: --envs_per_actor {4 * width}"
     if kind == "learning":
         return what, faster_learning(configuration, layout, parts, learning)
+    if kind == "host":
+        return what, "more work an iteration: raise --n_envs or --block_steps"
+    if kind == "device":
+        return what, "more environments until the rate stops to rise: --n_envs"
     if kind == "failures":
         return what, "the environment fails too often: exarl check-env, and the log of a run"
     return what, "measure for longer: --seconds 60"
