@@ -157,7 +157,13 @@ def draw(
     for result in runs:
         axis.plot(*zip(*result["curve"], strict=True), color="C0", alpha=0.6, linewidth=1)
     for number, (name, score) in enumerate(scores.items()):
-        axis.axhline(score, color=f"C{number + 1}", linestyle="--", label=name)
+        axis.axhline(score, color=f"C{number + 1}", linestyle="--", label=f"{name} {score:.1f}")
+    # Chance may be so far below all else that nothing else could be told apart: the legend has it.
+    shown = [y for result in runs for _, y in result["curve"]]
+    shown += [score for name, score in scores.items() if name != "random"]
+    margin = 0.1 * (max(shown) - min(shown))
+    axis.set_ylim(min(shown) - margin, max(shown) + margin)
+    axis.xaxis.set_major_formatter(lambda x, _: f"{x / 1000:g}k")
     axis.set(title=f"{id}, {case.agent}", xlabel="environment steps", ylabel="return, 10 episodes")
     axis.legend(fontsize="small")
     figure.savefig(path, dpi=100)
