@@ -77,8 +77,9 @@ def rate(options: argparse.Namespace) -> None:
 
 
 def solve(options: argparse.Namespace) -> None:
-    n_envs = (options.n_envs or [64])[0]
-    words = [*PPO, "--n_envs", str(n_envs), "--learning_rate", "1e-3", "--target_reward", "475"]
+    n_envs = (options.n_envs or [256])[0]
+    step_size = "1e-3" if n_envs <= 64 else "2.5e-3"  # larger batches want larger steps
+    words = [*PPO, "--n_envs", str(n_envs), "--learning_rate", step_size, "--target_reward", "475"]
     print("| compilation cache | process start to 475 (s) | steps |\n|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         cache = str(Path(folder) / "cache")

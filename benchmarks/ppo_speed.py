@@ -1,10 +1,12 @@
-"""PPO on the same work as Stable-Baselines3, side by side: steps/s, and seconds to a mean of 475.
+"""PPO on the same work as its peers, side by side: steps/s, and seconds to a mean of 475.
 
     python benchmarks/ppo_speed.py --peer-python PYTHON [--bench ../shared/bench] [--rounds 3]
+                                   [--cleanrl-script CLEANRL/cleanrl/ppo.py]
 
 CartPole-v1, 8 environments in one process, 128 steps, 4 epochs, 4 minibatches, MLP [64, 64]; in turns,
-one thread each. Then, with each side's own settings (ours packaged, theirs the same as above), the time
-from the start of the process to a mean of 475 over 100 training episodes.
+one thread each; Stable-Baselines3 and, with your own copy of its ppo.py, CleanRL. Then, with each
+side's own settings (ours packaged, theirs the same as above), the time from the start of the process to
+a mean of 475 over 100 training episodes.
 """
 
 from __future__ import annotations
@@ -31,13 +33,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--peer-python", required=True, help="a Python with stable_baselines3")
     parser.add_argument("--bench", type=Path, default=Path("../shared/bench"))
+    parser.add_argument("--cleanrl-script", help="your copy of CleanRL's cleanrl/ppo.py")
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
-    speeds: dict[str, list[float]] = {"EXARL": [], "SB3": []}
-    times: dict[str, list[float]] = {"EXARL": [], "SB3": []}
+    names = ["EXARL", "SB3"] + ["CleanRL"] * bool(options.cleanrl_script)
+    speeds: dict[str, list[float]] = {name: [] for name in names}
+    times: dict[str, list[float]] = {name: [] for name in names}
     for seed in range(1, options.rounds + 1):
         speeds["EXARL"].append(ours(seed, "--total_steps", "200000", *SAME_WORK)[0])
-        speeds["SB3"].append(theirs(options, "ppo", seed)["steps_per_s"])
+        speeds["SB3"].append(theirs(sb3(options, "ppo"), seed)["steps_per_s"])
         times["EXARL"].append(
             ours(
                 seed,
@@ -45,12 +49,20 @@ def main() -> None:
                 *("--target_reward", "475"),
             )[1]
         )
-        found = theirs(options, "ppo_solve", seed)
+        found = theirs(sb3(options, "ppo_solve"), seed)
         times["SB3"].append(found.get("wall_from_start") or float("nan"))
+        if options.cleanrl_script:
+            runner = Path(__file__).parent / "peers" / "cleanrl_ppo.py"
+            command = [options.peer_python, runner, "--script", options.cleanrl_script]
+            found = theirs(command, seed)
+            speeds["CleanRL"].append(found["steps_per_s"])
+            times["CleanRL"].append(found.get("wall_from_start") or float("nan"))
     for name, values in (("steps/s", speeds), ("seconds to 475", times)):
         print(f"{name}: " + ", ".join(f"{k} {[round(x, 1) for x in v]}" for k, v in values.items()))
-    ratio = statistics.median(speeds["EXARL"]) / statistics.median(speeds["SB3"])
-    print(f"EXARL / SB3 in steps/s: {ratio:.1f}")
+    for name in names[1:]:
+        faster = statistics.median(speeds["EXARL"]) / statistics.median(speeds[name])
+        sooner = statistics.median(times["EXARL"]) / statistics.median(times[name])
+        print(f"EXARL / {name}: {faster:.1f} in steps/s, {sooner:.2f} in seconds to 475")
 
 
 def ours(seed: int, *words: str) -> tuple[float, float]:
@@ -72,12 +84,14 @@ def ours(seed: int, *words: str) -> tuple[float, float]:
     return steps / (last["time_total_s"] - middle["time_total_s"]), seconds
 
 
-def theirs(options: argparse.Namespace, task: str, seed: int) -> dict[str, float]:
-    """What the peer's benchmark prints, as one JSON object."""
-    command = [options.peer_python, options.bench / "sb3_bench.py", "--task", task]
-    done = subprocess.run(
-        [*command, "--seed", str(seed)], check=True, capture_output=True, text=True
-    )
+def sb3(options: argparse.Namespace, task: str) -> list[object]:
+    return [options.peer_python, options.bench / "sb3_bench.py", "--task", task]
+
+
+def theirs(command: list[object], seed: int) -> dict[str, float]:
+    """What a peer's benchmark prints, as one JSON object."""
+    words = [*map(str, command), "--seed", str(seed)]
+    done = subprocess.run(words, check=True, capture_output=True, text=True)
     found: dict[str, float] = json.loads(done.stdout.splitlines()[-1].removeprefix("RESULT "))
     return found
 
