@@ -131,6 +131,7 @@ class ExaLearner:
         check_configuration(configuration, size)
         self._show = show
         self.backlog: list[Block] = []
+        self.states: Arrays = {}
         self.missing_actors = 0
         self.team: LearnerTeam | None = None
         self.players: Any = None

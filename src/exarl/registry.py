@@ -116,9 +116,10 @@ workflows = Registry(
         "sync": "exarl.workflows.sync:Sync",
         "async": "exarl.workflows.async_:Async",
         "rma": "exarl.workflows.rma:Rma",
+        "seed": "exarl.workflows.seed:Seed",
         "fused": "exarl.workflows.fused:Fused",
     },
-    planned=("seed", "elastic"),
+    planned=("elastic",),
 )
 networks = Registry(
     "network",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -112,6 +112,33 @@ class Block:
         following: np.ndarray = self.observations[1:].copy()
         following.swapaxes(0, 1)[self.ended.T] = self.final_observations
         return following
+
+
+class Row(NamedTuple):
+    """One step of B environments, to be written in place."""
+
+    observations: np.ndarray  # [B, ...] after the step, of the next episode where one ended
+    rewards: np.ndarray  # [B] float32
+    terminated: np.ndarray  # [B] bool
+    truncated: np.ndarray  # [B] bool
+
+
+class End(NamedTuple):
+    """An episode that ended in the environment of a slot, with its true last observation."""
+
+    slot: int
+    observation: np.ndarray
+    total_reward: float
+    length: int
+
+
+class Cut(NamedTuple):
+    """An episode that a failure ended before this step; the environment is now in ``number``."""
+
+    slot: int
+    number: int
+    total_reward: float
+    length: int
 
 
 BY_EPISODE = ("final_observations", "episode_returns", "episode_lengths")

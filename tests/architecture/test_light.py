@@ -17,7 +17,7 @@ MPIEXEC = Path(sys.executable).parent / "mpiexec"
 LEARNING = {"jax", "jaxlib", "optax"}
 SHOWING = {"matplotlib", "rich", "tensorboard", "ray", "plotly", "optuna", "zmq"}
 HEAVY = {"numpy", "gymnasium", "mpi4py", "msgspec", "safetensors"} | LEARNING | SHOWING
-WORKFLOWS = [id for id in ("sync", "async", "rma") if id in registry.workflows]
+WORKFLOWS = [id for id in ("sync", "async", "rma", "seed") if id in registry.workflows]
 
 JOB = '''
 """A tiny run whose ranks write down what they have imported."""

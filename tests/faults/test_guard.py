@@ -84,7 +84,8 @@ def check(folder: Path, kinds: set[str] | None, environments: int, steps: int) -
 
 
 @pytest.mark.parametrize(
-    ("workflow", "procs"), [("sync", 1), pytest.param("async", 3, marks=pytest.mark.slow)]
+    ("workflow", "procs"),
+    [("sync", 1), ("seed", 3), pytest.param("async", 3, marks=pytest.mark.slow)],
 )
 def test_failures_in_the_rank_itself(tmp_path: Path, workflow: str, procs: int) -> None:
     words = (*INLINE, "--workflow", workflow, "--procs", procs, "--envs_per_actor", 2)

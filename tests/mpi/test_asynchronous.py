@@ -1,5 +1,5 @@
-"""The asynchronous and one-sided workflows: the same learning as sync without lag, books that balance
-with it, learners that stay equal, and runs that continue."""
+"""The workflows without lockstep: the same learning as sync without lag, books that balance with it,
+learners that stay equal, and runs that continue."""
 
 from __future__ import annotations
 
@@ -32,11 +32,16 @@ COMMANDS: dict[str, tuple[Any, ...]] = {
     "sync": (*SMALL, "--procs", 2),
     "async": (*SMALL, "--procs", 2, "--workflow", "async", *NO_LAG),
     "rma": (*SMALL, "--procs", 2, "--workflow", "rma", *NO_LAG),
+    "seed": (*SMALL, "--procs", 2, "--workflow", "seed", *NO_LAG),
     "async serial": (*SMALL, "--serial", "--workflow", "async"),
     "light async": (*LIGHT, "--procs", 5, "--workflow", "async"),
     "light rma": (*LIGHT, "--procs", 5, "--workflow", "rma"),
     "bound async": (*LIGHT, "--procs", 4, "--workflow", "async", "--max_policy_lag", 2),
     "bound rma": (*LIGHT, "--procs", 4, "--workflow", "rma", "--max_policy_lag", 2),
+    "light seed": (*LIGHT, "--procs", 5, "--workflow", "seed"),
+    "bound seed": (*LIGHT, "--procs", 4, "--workflow", "seed", "--max_policy_lag", 2),
+    "seed groups": (*LIGHT, "--procs", 5, "--workflow", "seed", "--process_per_env", 2,
+                    "--env", "ExaCartPole-v1", "--inference_batch", 1, "--inference_wait", 1),
     "turns": (*LIGHT, "--procs", 4, "--workflow", "async", "--order", "round_robin"),
     "stack": (*LIGHT, "--procs", 4, "--workflow", "rma", "--structure", "stack"),
     "buffer": (*LIGHT, "--procs", 4, "--workflow", "rma", "--structure", "buffer"),
@@ -59,7 +64,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("name", ["async", "rma", "async serial"])
+@pytest.mark.parametrize("name", ["async", "rma", "seed", "async serial"])
 def test_one_actor_without_lag_learns_what_sync_learns(runs: Path, name: str) -> None:
     assert_same(learning_of(runs / name), learning_of(runs / "sync"))
 
@@ -73,13 +78,15 @@ def test_the_books_balance(runs: Path, name: str) -> None:
         assert distinct + blocks["left"] + blocks["dropped"] == blocks["produced"]
 
 
-@pytest.mark.parametrize("name", ["bound async", "bound rma"])
+@pytest.mark.parametrize("name", ["bound async", "bound rma", "bound seed"])
 def test_the_lag_is_bounded(runs: Path, name: str) -> None:
     lags = [row["policy_lag_max"] for row in learned_rows(runs / name)]
     assert max(lags) <= 2
 
 
-@pytest.mark.parametrize("name", ["light async", "light rma", "turns", "central", "groups"])
+@pytest.mark.parametrize(
+    "name", ["light async", "light rma", "light seed", "seed groups", "turns", "central", "groups"]
+)
 def test_nothing_is_dropped_while_the_run_lasts(runs: Path, name: str) -> None:
     blocks = summary_of(runs / name)["blocks"]
     actors = 4 if name.startswith("light") else 3

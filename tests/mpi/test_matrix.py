@@ -14,7 +14,11 @@ BODY = Path(__file__).parent / "matrix.py"
 
 @pytest.mark.parametrize(
     ("workflow", "ranks", "learners"),
-    [("async", 3, 1), pytest.param("rma", 4, 2, marks=pytest.mark.slow)],
+    [
+        ("async", 3, 1),
+        pytest.param("rma", 4, 2, marks=pytest.mark.slow),
+        pytest.param("seed", 3, 1, marks=pytest.mark.slow),
+    ],
 )
 def test_every_agent_trains(workflow: str, ranks: int, learners: int, tmp_path: Path) -> None:
     os.environ["PYTHONPATH"] = os.pathsep.join(

@@ -55,7 +55,7 @@ def test_a_learner_does_not_spin_while_actors_are_in_their_first_step(tmp_path: 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workflow", ["async", "rma"])
+@pytest.mark.parametrize("workflow", ["async", "rma", "seed"])
 @pytest.mark.parametrize("waits_for", WAITS)
 def test_sixteen_idle_actors_leave_the_cores_alone(
     tmp_path: Path, workflow: str, waits_for: str

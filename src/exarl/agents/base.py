@@ -115,6 +115,14 @@ class ExaAgent(ABC):
     def set_weights(self, weights: np.ndarray) -> None:
         """Act from now on with this flat float32 vector."""
 
+    def act_on_device(self, width: int, always: bool = False) -> bool:
+        """Act from now on by networks on JAX's device, ``width`` rows at a time, if it can be done and
+        the device is no CPU (or ``always``). Whether it is so; only learners ask.
+
+        Such an agent's ``take_acting`` takes what ``acting_now`` gives on the one that learns.
+        """
+        return False
+
     def prepare(self, block: Block, spread: Spread | None = None) -> Block:
         """What an actor does with a block before it leaves; by default nothing.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -317,6 +317,53 @@ def _with_floats(tree: Any, floats: list[Any]) -> Any:
 def to_device(tree: Any) -> Any:
     """Arrays as device arrays of their own (donation must not free NumPy's memory)."""
     return jax.tree.map(lambda leaf: jnp.array(leaf, copy=True), tree)
+
+
+def copied(tree: Any) -> Any:
+    """Device arrays as copies of their own, what is NumPy's as it is; in one call."""
+    leaves, structure = jax.tree.flatten(tree)
+    held = [i for i, leaf in enumerate(leaves) if isinstance(leaf, jax.Array)]
+    for i, leaf in zip(held, _copies([leaves[i] for i in held]), strict=True):
+        leaves[i] = leaf
+    return jax.tree.unflatten(structure, leaves)
+
+
+_copies = jax.jit(lambda leaves: [jnp.copy(leaf) for leaf in leaves])
+
+
+def accelerated() -> bool:
+    """Whether JAX computes on something else than a CPU."""
+    return bool(jax.default_backend() != "cpu")
+
+
+class Forward:
+    """An agent's ``forward`` on the device, for NumPy's arrays: compiled once, for ``width`` rows."""
+
+    def __init__(self, forward: Callable[..., Any], parts: Sequence[str], width: int) -> None:
+        self._parts = parts
+        self._width = width
+        self._compiled = jax.jit(partial(forward, jnp), static_argnums=1)
+
+    def placed(self, acting: Mapping[str, Any]) -> dict[str, Any]:
+        """What the networks need on the device, the rest in NumPy."""
+        device = (*self._parts, "norm")
+        return {
+            name: jax.device_put(arrays) if name in device else jax.device_get(arrays)
+            for name, arrays in acting.items()
+        }
+
+    def __call__(self, acting: Any, part: str, observations: Any, memory: Any) -> Any:
+        """Outputs and memory after them; rows that are missing are made up and thrown away."""
+        count = len(observations)
+        padding = max(0, self._width - count)
+        needed = {name: acting[name] for name in (part, "norm")}
+
+        def padded(rows: np.ndarray) -> np.ndarray:
+            return np.pad(rows, [(0, padding), *[(0, 0)] * (rows.ndim - 1)]) if padding else rows
+
+        inputs = jax.tree.map(padded, (observations, memory))
+        found = jax.device_get(self._compiled(needed, part, *inputs))
+        return jax.tree.map(lambda rows: rows[:count], found)
 
 
 def to_arrays(tree: Any, prefix: str) -> Arrays:

@@ -65,6 +65,7 @@ class Learned(ExaAgent):
     def __init__(self, spec: EnvSpec, config: Any, network: MakeNetwork, seed: int) -> None:
         super().__init__(spec, config, network, seed)
         self._learned: Any = None  # the learning half's state, on a learner
+        self._forward: Any = None  # the networks on the device, where they act there
         self._steps = 0
         self._seen = Moments.none(spec.observation.shape)
         self._returns = Moments.none(())
@@ -140,9 +141,26 @@ class Learned(ExaAgent):
 
     def set_weights(self, weights: np.ndarray) -> None:
         self._weights = weights
-        arrays = self._layout.unpack(weights)
-        self.acting = self.by_part(arrays)
-        self.acting["now"] = {name: float(value) for name, value in self.acting["now"].items()}
+        self.take_acting(self.by_part(self._layout.unpack(weights)))
+
+    def take_acting(self, acting: Acting) -> None:
+        """Act from now on with these arrays."""
+        acting["now"] = {name: float(value) for name, value in acting["now"].items()}
+        self.acting = acting if self._forward is None else self._forward.placed(acting)
+
+    def act_on_device(self, width: int, always: bool = False) -> bool:
+        from exarl.agents import compiled
+
+        if always or compiled.accelerated():
+            self._forward = compiled.Forward(self.forward, self.acts_with, width)
+            self.take_acting(self.acting)
+        return self._forward is not None
+
+    def acting_now(self) -> Acting:
+        """What acting needs, of the learner's present state; updates leave it alone."""
+        from exarl.agents import compiled
+
+        return self.by_part(compiled.copied(self._everything_shown(self._learned)))
 
     def by_part(self, arrays: Mapping[str, Any]) -> Acting:
         """Flat names by the network they belong to; "" has those that belong to none, "norm" and
@@ -187,6 +205,14 @@ class Learned(ExaAgent):
         self, xp: Any, acting: Acting, part: str, observations: Any, memory: Any = None
     ) -> tuple[Any, dict[str, Any]]:
         """The outputs of an acting network [B, ...], and its memory after them."""
+        if self._forward is not None and xp is np:
+            return self._forward(acting, part, observations, memory)  # type: ignore[no-any-return]
+        return self.forward(xp, acting, part, observations, memory)
+
+    def forward(
+        self, xp: Any, acting: Acting, part: str, observations: Any, memory: Any
+    ) -> tuple[Any, dict[str, Any]]:
+        """The same as a pure function."""
         network, params = self.networks[part], acting[part]
         if self.config.normalize_observations:
             observations = self.normal(xp, acting, observations)

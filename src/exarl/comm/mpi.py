@@ -163,6 +163,12 @@ def launched_world() -> Any:
         ) from error
 
 
+def threads_may_take_turns() -> bool:
+    """Whether another thread than the first may call MPI, when no two do so at once."""
+    mpi = _mpi()
+    return bool(mpi.Query_thread() >= mpi.THREAD_SERIALIZED)
+
+
 def library_version() -> str:
     """The MPI library in one line."""
     return " ".join(_mpi().Get_library_version().split("\n")[0].split()).strip("\x00")

@@ -34,7 +34,7 @@ def advise(
         return what, f"do not wait for all (p99 is {times:.1f} times the median): --workflow async"
     if kind in ("environment", "uneven"):
         return what, more_actors(env_s + acting_s, learning_s, layout)
-    if kind == "inference":
+    if kind in ("inference", "messages"):
         width = configuration.learner.envs_per_actor
         return what, f"let more environments share a call: --envs_per_actor {4 * width}"
     if kind == "learning":

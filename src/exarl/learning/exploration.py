@@ -78,6 +78,19 @@ class Streams:
         return drawn
 
 
+class Together(Streams):
+    """The streams of several groups of environments as one, in their order; they move on with it."""
+
+    def __init__(self, parts: Sequence[Streams]) -> None:
+        self._parts = parts
+
+    def __len__(self) -> int:
+        return sum(len(part) for part in self._parts)
+
+    def uniform(self, count: int) -> np.ndarray:
+        return np.concatenate([part.uniform(count) for part in self._parts])
+
+
 def epsilon_at(
     steps: Any, start: float, end: float, decay: float, linear_steps: int, xp: Any = np
 ) -> Any:

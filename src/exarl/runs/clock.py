@@ -10,7 +10,17 @@ from exarl.runs.trace import Tracer
 
 BEGINNING = ("start", "compile")
 """Phases of a learner before it can work; they say nothing of how fast it then is."""
-BOUNDS = ("environment", "uneven", "inference", "learning", "failures", "device", "host", "start")
+BOUNDS = (
+    "environment",
+    "uneven",
+    "inference",
+    "learning",
+    "failures",
+    "messages",
+    "device",
+    "host",
+    "start",
+)
 
 
 class Clock:
@@ -89,6 +99,12 @@ def bound(learner: Mapping[str, float], actors: Mapping[str, float]) -> tuple[st
                 f"the host: the device works {device:.0%} of the time; raise n_envs or block_steps"
             )
         return "device", f"the device ({device:.0%} of the time)"
+    send = actors.get("send", 0.0)
+    if send > max(actors.get("env", 0.0), actors.get("wait", 0.0), 0.3) and waiting > 0.3:
+        return "messages", (
+            f"messages: actors spend {send:.0%} of their time on them, and the learner waits;"
+            " give each actor more environments (envs_per_actor)"
+        )
     if (both := idle + waiting - 1) > 0.2:  # the learner waits as well: then it is for other actors
         return "uneven", (
             f"the slowest environments: the other actors wait {both:.0%} of their time for them;"
@@ -103,7 +119,7 @@ def bound(learner: Mapping[str, float], actors: Mapping[str, float]) -> tuple[st
         waits = f"the learner waits {waiting:.0%} of its time; add actors"
         if actors.get("env", 0.0) >= actors.get("inference", 0.0):
             return "environment", f"the environments: {waits}"
-        return "inference", f"inference in the actors: {waits}"
+        return "inference", f"inference: {waits}"
     if max(learning, env, inference) < 0.1:
         return "start", "starting up: the run was too short to tell"
     if learning > max(env, inference):

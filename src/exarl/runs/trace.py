@@ -24,7 +24,7 @@ class Tracer:
     """Collects named spans of one rank, up to ``limit``; later ones are only counted.
 
     Times are ``time.perf_counter_ns()``; an anchor taken at construction turns them into wall-clock
-    time, so that ranks align as well as their hosts' clocks do. Belongs to one thread.
+    time, so that ranks align as well as their hosts' clocks do.
     """
 
     def __init__(self, rank: int, role: str, enabled: bool = True, limit: int = 200_000) -> None:
@@ -34,6 +34,7 @@ class Tracer:
         self.dropped = 0
         self._limit = limit
         self._names: dict[str, int] = {}  # name -> its number
+        self._beside: set[str] = set()  # those with a track of their own
         self._spans = array("q")  # number of the name, start, end; three to a span
         self._to_wall = _wall_minus_perf_counter()
 
@@ -45,14 +46,19 @@ class Tracer:
         """A context manager that records how long its body took, also when the body raises."""
         return _Span(self, name) if self.enabled else _NOTHING
 
-    def add(self, name: str, start_ns: int, end_ns: int) -> None:
-        """Record one span from two readings of ``time.perf_counter_ns()``."""
+    def add(self, name: str, start_ns: int, end_ns: int, *, beside: bool = False) -> None:
+        """Record one span from two readings of ``time.perf_counter_ns()``.
+
+        Spans of this name have a track ``beside`` the others when another thread makes them.
+        """
         if not self.enabled:
             return
         if len(self._spans) >= 3 * self._limit:
             self.dropped += 1
             return
         number = self._names.setdefault(name, len(self._names))
+        if beside:
+            self._beside.add(name)
         self._spans.extend((number, start_ns, end_ns))
 
     def write(self, path: Path) -> None:
@@ -65,6 +71,7 @@ class Tracer:
             "role": self.role,
             "dropped": self.dropped,
             "names": list(self._names),
+            "beside": sorted(self._beside),
             "name": spans[0::3].tolist(),
             "start_ns": [start + self._to_wall for start in spans[1::3]],
             "duration_ns": [
@@ -140,6 +147,7 @@ class _Part:
     name: list[int]
     start_ns: list[int]
     duration_ns: list[int]
+    beside: list[str]
 
     @property
     def label(self) -> str:
@@ -169,13 +177,19 @@ def _events(part: _Part, origin: int) -> Iterator[str]:
         yield _metadata(pid, "process_labels", labels=f"{part.dropped} spans dropped")
     # Built by hand: several times faster than json.dumps for each, and times keep their nanoseconds
     # (a wall-clock time in microseconds does not fit into a double to better than 0.25).
-    heads = [f'{{"name":{json.dumps(name)},"ph":"X","pid":{pid},"tid":0,' for name in part.names]
+    tracks = {name: 1 + place for place, name in enumerate(part.beside)}
+    for beside, track in tracks.items():
+        yield _metadata(pid, "thread_name", tid=track, name=beside)
+    heads = [
+        f'{{"name":{json.dumps(name)},"ph":"X","pid":{pid},"tid":{tracks.get(name, 0)},'
+        for name in part.names
+    ]
     for name, start, duration in zip(part.name, part.start_ns, part.duration_ns, strict=True):
         yield f'{heads[name]}"ts":{_microseconds(start - origin)},"dur":{_microseconds(duration)}}}'
 
 
-def _metadata(pid: int, kind: str, **args: Any) -> str:
-    return json.dumps({"name": kind, "ph": "M", "pid": pid, "tid": 0, "args": args})
+def _metadata(pid: int, kind: str, tid: int = 0, **args: Any) -> str:
+    return json.dumps({"name": kind, "ph": "M", "pid": pid, "tid": tid, "args": args})
 
 
 def _microseconds(ns: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,16 +11,15 @@ import numpy as np
 
 from exarl.comm.codec import decode_arrays, encode_arrays
 from exarl.comm.mpi import ANY
-from exarl.comm.wait import wait_for
 from exarl.config import param
 from exarl.types import ACTOR_PHASES, Arrays, Block
 from exarl.workflows import sync
 from exarl.workflows.asynchronous import LaggingConfig, act, begin, lead
 from exarl.workflows.base import ExaWorkflow, Experiment, Tally
+from exarl.workflows.paced import GRANT, SEND_STATE, STOP, PacedSource
 from exarl.workflows.pacing import Pacer
 
 ORDER_TAG, BLOCK_TAG, STATE_TAG, GOODBYE_TAG = 1, 2, 3, 4
-GRANT, SEND_STATE, STOP = range(3)
 _CHECK_EVERY_S = 0.05
 
 
@@ -130,106 +129,36 @@ class TwoSidedSink:
         self._channel.post(header + encode_arrays(state), self._learner, tag)
 
 
-class TwoSidedSource:
+class TwoSidedSource(PacedSource):
     """A learner's end of the messages with the actors assigned to it."""
 
     def __init__(self, learner: Experiment, config: AsyncConfig) -> None:
         assert learner.channel is not None
         self._channel = learner.channel
         self._codec = learner.codec
-        self._ranks = learner.layout.actor_ranks_of(learner.role.rank)
-        self._pacer = Pacer(
-            self._ranks,
-            max_lag=config.max_policy_lag,
-            ahead=config.blocks_ahead,
-            order=config.order,
-        )
-        self._inbox: dict[int, deque[Block]] = {rank: deque() for rank in self._ranks}
-        self._received = dict.fromkeys(self._ranks, 0)
-        self._record: dict[int, list[Block]] | None = None  # blocks of the snapshot under way
-        self._dropped = dict.fromkeys(self._ranks, 0)
-        self._answers: dict[int, tuple[int, Arrays]] = {}  # rank -> blocks sent by then, state
+        ranks = learner.layout.actor_ranks_of(learner.role.rank)
+        lag, ahead = config.max_policy_lag, config.blocks_ahead
+        super().__init__(ranks, Pacer(ranks, max_lag=lag, ahead=ahead, order=config.order))
 
-    def publish(self, weights: np.ndarray, version: int, trained: int) -> None:
+    def publish(self, weights: Callable[[], np.ndarray], version: int, trained: int) -> None:
         ranks = self._pacer.grants(version)
         if ranks:
-            message = np.array([GRANT, version], np.int64).tobytes() + weights.tobytes()
+            message = np.array([GRANT, version], np.int64).tobytes() + weights().tobytes()
             for rank in ranks:
                 self._channel.post(message, rank, ORDER_TAG)
 
-    def take(self, version: int) -> Block | None:
-        self._receive_blocks()
-        rank = self._pacer.next(version)
-        if rank is None:
-            return None
-        self._pacer.trained(rank)
-        return self._inbox[rank].popleft()
-
-    # A snapshot in the manner of Chandy and Lamport: each actor answers between two blocks, and the
-    # blocks it had sent by then but that were not trained when we asked are part of the snapshot.
-
-    def ask_states(self) -> None:
-        self._record = {rank: list(self._inbox[rank]) for rank in self._ranks}
-        self._answers = {}
-        self._order_all(SEND_STATE)
-
-    def states(self) -> tuple[Arrays, list[Block]] | None:
-        assert self._record is not None
-        self._receive_answers(STATE_TAG)
-        if len(self._answers) < len(self._ranks):
-            return None
-        self._receive_blocks()
-        if any(self._received[rank] < sent for rank, (sent, _) in self._answers.items()):
-            return None
-        under_way = []
-        for rank, (sent, _) in self._answers.items():
-            later = self._received[rank] - sent
-            recorded = self._record[rank]
-            under_way += recorded[: len(recorded) - later]
-        self._record = None
-        return _joined(self._answers), under_way
-
-    def stop(self, patience: float | None) -> tuple[Arrays, list[Block], Tally]:
-        self._order_all(STOP)
-        self._answers, self._record = {}, None
-        deadline = None if patience is None else time.monotonic() + patience
-
-        def all_here() -> bool | None:
-            self._receive_answers(GOODBYE_TAG)
-            self._receive_blocks()
-            sent = [self._received[rank] >= sent for rank, (sent, _) in self._answers.items()]
-            late = deadline is not None and time.monotonic() > deadline
-            return True if late or (len(sent) == len(self._ranks) and all(sent)) else None
-
-        wait_for(all_here)
-        left = [block for rank in self._ranks for block in self._inbox[rank]]
-        dropped = sum(self._dropped.values())
-        produced = sum(self._received.values()) + dropped
-        tally = Tally(produced, dropped=dropped, missing=len(self._ranks) - len(self._answers))
-        return _joined(self._answers), left, tally
-
     def _receive_blocks(self) -> None:
         while (found := self._channel.poll(ANY, BLOCK_TAG)) is not None:
-            rank, payload = found
-            block = self._codec.decode(payload)
-            self._inbox[rank].append(block)
-            self._received[rank] += 1
-            self._pacer.arrived(rank)
-            if self._record is not None:
-                self._record[rank].append(block)
+            self._arrived(found[0], self._codec.decode(found[1]))
 
-    def _receive_answers(self, tag: int) -> None:
+    def _receive_answers(self, order: int) -> None:
+        tag = GOODBYE_TAG if order == STOP else STATE_TAG
         while (found := self._channel.poll(ANY, tag)) is not None:
             rank, message = found
             sent, dropped = message[:16].view(np.int64).tolist()
-            self._answers[rank] = (sent, decode_arrays(message[16:]))
-            self._dropped[rank] = dropped
+            self._answered(rank, sent, dropped, decode_arrays(message[16:]))
 
     def _order_all(self, order: int) -> None:
         header = np.array([order, 0], np.int64).tobytes()
         for rank in self._ranks:
             self._channel.post(header, rank, ORDER_TAG)
-
-
-def _joined(answers: dict[int, tuple[int, Arrays]]) -> Arrays:
-    return {name: array for _, state in answers.values() for name, array in state.items()}

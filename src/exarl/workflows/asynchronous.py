@@ -68,7 +68,7 @@ def lead(learner: Experiment, source: Source) -> None:
         keeper.work()
         return backlog.popleft() if backlog else source.take(loop.counters.version)
 
-    source.publish(*loop.weights(), trained=0)
+    source.publish(loop.agent.get_weights, loop.counters.version, trained=0)
     while True:
         with clock.phase("wait"):
             block = None if loop.finished else rounds.wait(take, loop.should_stop)
@@ -78,7 +78,9 @@ def lead(learner: Experiment, source: Source) -> None:
         if decision.stop:
             break
         loop.absorb(block, decision.report)
-        source.publish(*loop.weights(), trained=decision.report.blocks)
+        if not loop.finished:  # else nobody should begin what will not be trained
+            blocks = decision.report.blocks
+            source.publish(loop.agent.get_weights, loop.counters.version, trained=blocks)
         if decision.checkpoint:
             keeper.begin()
     if block is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -61,7 +62,7 @@ class Sink(Protocol):
 class Source(Protocol):
     """The actors as a learner sees them."""
 
-    def publish(self, weights: np.ndarray, version: int, trained: int) -> None:
+    def publish(self, weights: Callable[[], np.ndarray], version: int, trained: int) -> None:
         """Offer new weights to the actors; ``trained`` blocks of all learners went into them."""
 
     def take(self, version: int) -> Block | None:
@@ -97,13 +98,13 @@ class Experiment(Protocol):
     codec: BlockCodec
     envs: list[Any]  # this rank's environments
     adapter: SpaceAdapter  # of them
-    states: Arrays  # of the environments of a resumed run
     run_directory: RunDirectory
     rollout: Rollout
     loop: LearningLoop
     clock: Clock
     signals: StopSignals
     backlog: list[Block]  # blocks a resumed run had not trained yet
+    states: Arrays  # of a resumed run's environments, on a learner
     missing_actors: int  # actors that did not answer when told to stop
 
 

@@ -17,7 +17,10 @@ from exarl.envs.episode import Episode
 from exarl.envs.guard import FAILING
 from exarl.learning.exploration import Streams
 from exarl.types import FAILURES, Block, EnvSpec
-from exarl.workflows.rollout import Outcome, Rollout
+from exarl.workflows.rollout import Rollout
+
+Outcome = tuple[Any, float, bool, bool]
+"""Observation, reward, terminated, truncated after a step."""
 
 LONGEST_TAPE = 256
 """Steps of the environment that are kept to act on and to learn from."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import random
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -202,9 +203,9 @@ class OneSidedSource:
         self._answers: dict[int, Answer] = {}  # by actor
         self._got = self._redundant = self._asked = 0
 
-    def publish(self, weights: np.ndarray, version: int, trained: int) -> None:
+    def publish(self, weights: Callable[[], np.ndarray], version: int, trained: int) -> None:
         if self._first:
-            self._shared.board.write(weights, version + 1)
+            self._shared.board.write(weights(), version + 1)
             self._window.add(0, Shared.TRAINED, trained)
 
     def take(self, version: int) -> Block | None:

@@ -49,3 +49,10 @@ def test_each_bound_is_told_from_the_split(kind: str, part: str, learner: Any, a
     assert found in BOUNDS
     assert part in words
     assert bottleneck(learner, actors) == words
+
+
+def test_messages_are_named_when_both_sides_wait_for_them() -> None:
+    actors = {"env": 0.1, "inference": 0.1, "send": 0.6, "wait": 0.2}
+    assert "envs_per_actor" in bottleneck({"wait": 0.9}, actors)
+    assert "the learner" in bottleneck({"learn": 0.9}, actors), "its queue is full"
+    assert "the learner" in bottleneck({"wait": 0.5, "learn": 0.5}, {"env": 0.4, "wait": 0.6})

@@ -47,6 +47,17 @@ def test_spans_nest_and_have_their_duration(tmp_path: Path) -> None:
     assert inner["ts"] + inner["dur"] <= outer["ts"] + outer["dur"]
 
 
+def test_another_thread_has_a_track_of_its_own(tmp_path: Path) -> None:
+    tracer = Tracer(3, "learner")
+    tracer.add("learn", 0, 9)
+    tracer.add("inference", 2, 5, beside=True)
+    data = merged(tmp_path, tracer)
+    assert {span["name"]: span["tid"] for span in spans_of(data)} == {"learn": 0, "inference": 1}
+    threads = [e for e in data["traceEvents"] if e["name"] == "thread_name"]
+    named = {event["tid"]: event["args"]["name"] for event in threads}
+    assert named == {0: "learner", 1: "inference"}
+
+
 def test_a_raising_body_is_recorded_and_raises() -> None:
     tracer = Tracer(0, "actor")
     with pytest.raises(ZeroDivisionError), tracer.span("step"):
