@@ -70,7 +70,12 @@ CASES = {
         {**IDLE, "lower kappa at once": always(0)},
         words=("--workflow", "fused", "--n_envs", "4"),
     ),
-    "ExaWaterClusterDiscrete-v0": Case("DQN-v0", 12_000, {"do nothing": always(0)}),
+    "ExaWaterClusterDiscrete-v0": Case(
+        "DQN-v0",
+        12_000,
+        {"do nothing": always(0)},
+        words=("--workflow", "fused", "--n_envs", "4"),
+    ),
     "ExaTetris-v0": Case(
         "PPO-v0", 400_000, {"do nothing": always(0)}, words=("--model_type", "CNN")
     ),

@@ -17,6 +17,7 @@ import numpy as np
 
 from exarl import registry
 from exarl.agents.base import ExaAgent, NoParameters
+from exarl.agents.offpolicy import LEARNS_ALONE
 from exarl.comm.wait import wait_for
 from exarl.config import (
     FAMILIES,
@@ -275,6 +276,8 @@ def check_learners(workflow: ExaWorkflow, configuration: Configuration) -> None:
         raise ConfigError(
             f"agent '{learner.agent}' learns alone (learns_in_team): learner_procs must be 1"
         )
+    if configuration.values["agent"].get("replay_device") == "device":
+        raise ConfigError(LEARNS_ALONE)
 
 
 def check_agent(workflow: ExaWorkflow, configuration: Configuration) -> None:

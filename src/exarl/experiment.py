@@ -17,6 +17,7 @@ from typing import Any
 
 from exarl.comm import mpi
 from exarl.comm.codec import BlockCodec, decode_arrays, encode_arrays
+from exarl.comm.devices import choose_device
 from exarl.comm.layout import Layout, Role, plan_layout
 from exarl.comm.team import LearnerTeam
 from exarl.components import (
@@ -153,6 +154,7 @@ class ExaLearner:
             self._group_comm = mpi.split(self._comm, self.role.group)
             self.players = mpi.split(self._comm, None if self.role.member else 0)
             learners = mpi.split(self._comm, 0 if self.role.learns else None)
+            choose_device(learners if self.role.learns else None)
             if self.role.learns and self.layout.learners > 1:
                 every = getattr(self.workflow.config, "average_every", 1)
                 self.team = LearnerTeam(learners, every)

@@ -129,7 +129,9 @@ def test_jax_comes_only_when_it_is_asked_for(sources: list[Any]) -> None:
     """Agents import the compiling module inside ``set_learner``, users the adapters themselves; the
     modules made of compiled functions are imported like it."""
     heavy = (
+        "exarl.agents.averaging",
         "exarl.agents.compiled",
+        "exarl.agents.device_learner",
         "exarl.agents.device_replay",
         "exarl.envs.device",
         "exarl.networks.adapters",

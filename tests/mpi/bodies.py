@@ -6,6 +6,7 @@ Every rank leaves ``<rank>.json`` in the folder when its checks held; a failed o
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import sys
 import time
@@ -209,12 +210,56 @@ def no_pickle_body(folder: Path) -> dict[str, Any]:
     return {"reason": result.reason if result else None}
 
 
+def compilations_body(folder: Path) -> dict[str, Any]:
+    """Train asynchronously; on the learner, updates and compilations so far after each block."""
+    from exarl import ExaLearner
+    from exarl.workflows.learner import LearningLoop
+
+    counts: list[tuple[int, int]] = []
+    learner = ExaLearner(
+        WORLD,
+        argv=(),
+        run_dir=str(folder / "run"),
+        workflow="async",
+        env="ExaCartPole-v1",
+        total_steps=960,
+        learning_starts=200,
+        hidden=[16],
+        eval_interval=128,
+        eval_episodes=1,
+        checkpoint_interval=0.05,
+    )
+    if learner.role.learns:
+        import jax
+
+        compiled: list[str] = []
+        absorb = LearningLoop.absorb
+
+        def heard(event: str, seconds: float, **_: Any) -> None:
+            if event.endswith("backend_compile_duration"):
+                compiled.append(event)
+
+        def watched(loop: Any, *arguments: Any) -> None:
+            absorb(loop, *arguments)
+            counts.append((loop.counters.updates, len(compiled)))
+
+        jax.monitoring.register_event_duration_secs_listener(heard)
+        LearningLoop.absorb = watched  # type: ignore[method-assign]
+    learner.run()
+    return {
+        "counts": counts,
+        "jax": "jax" in sys.modules,
+        "platforms": os.environ.get("JAX_PLATFORMS"),
+    }
+
+
 BODIES: dict[str, Callable[[Path], dict[str, Any]]] = {
     "channel": channel_body,
     "idle": idle_body,
     "post": post_body,
     "group": group_body,
     "no_pickle": no_pickle_body,
+    "compilations": compilations_body,
 }
 
 

@@ -57,14 +57,13 @@ class A2C(OnPolicy):
     def updates_of(self, steps: int, made: int) -> int:
         return 1
 
-    def learn(self, compiled: Any, state: Any, block: Any, made: Any, key: Any) -> tuple[Any, Any]:
+    def fused(self, compiled: Any, state: Any, block: Any, made: Any, key: Any) -> tuple[Any, Any]:
         inputs = self.inputs(block, compiled.jnp)
         state, metrics = compiled.scanned(self.plan(compiled), state, inputs, 1)
         return state, metrics
 
-    def train(self, block: Block | None, steps: int | None = None) -> dict[str, float]:
+    def train(self, block: Block | None, steps: int | None = None) -> dict[str, Any]:
         self.follow(block)
         self._steps += steps if steps is not None else block.steps if block else 0
         inputs = None if block is None else self.inputs(block)
-        self._learned, metrics = self._update(self._learned, inputs, 1)
-        return self.report(1, metrics)
+        return self.report(1, self.learn(inputs, 1))

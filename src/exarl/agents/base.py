@@ -145,8 +145,11 @@ class ExaAgent(ABC):
         """
 
     @abstractmethod
-    def train(self, block: Block) -> dict[str, float]:
+    def train(self, block: Block) -> dict[str, Any]:
         """Learn from a block; the terms of the loss, and ``updates`` = how many were made.
+
+        A term is a number or an array of one number, which a device may still be computing: then
+        training goes on there while the host does something else.
 
         With ``learns_in_team`` it is called as ``train(block or None, steps)``: all learners at
         once, ``steps`` being those of all their blocks together.
@@ -155,6 +158,11 @@ class ExaAgent(ABC):
     @abstractmethod
     def get_weights(self) -> np.ndarray:
         """All that acting needs, as one flat float32 vector."""
+
+    def weights_later(self) -> Callable[[], np.ndarray]:
+        """The weights as of now, for whoever has something to do before they are there."""
+        weights = self.get_weights()
+        return lambda: weights
 
     # -- keeping --------------------------------------------------------------------------------
 

@@ -38,6 +38,8 @@ jnp = jax.numpy
 OPTIMIZERS = ("adam", "adamw", "rmsprop", "sgd", "nadam", "radam", "lion", "adabelief")
 
 Update = Callable[[Any, Any, int], tuple[Any, Any]]
+Shown = Callable[[Any], Sequence[Any]]
+WEIGHTS = "weights"
 
 
 @dataclass(frozen=True)
@@ -186,33 +188,58 @@ class Noticed:
 def learner(
     plan: Plan,
     team: Team | None,
+    shown: Shown | None = None,
     compiling: Callable[[], AbstractContextManager[Any]] = nullcontext,
 ) -> Update:
     """The updates of a block, ``update(state, inputs, updates) -> (state, metrics)``, in one
     compiled call; the state's buffers are donated.
+
+    One learner alone also gives, among the metrics, what ``shown`` picks of the new state as one
+    vector, ``WEIGHTS``: a single copy then brings the weights from the device.
 
     With a team of several learners the slope of each update is averaged over it instead or, when
     ``team.every`` is k > 1, every k updates are made alone and then the states averaged. A learner
     without data takes part with weight 0 (``inputs`` None). ``compiling`` is entered while a call
     compiles.
     """
+    from exarl.agents import averaging
+
     noticed = Noticed(compiling)
     if team is None or team.size == 1:
-        run = noticed.jit(partial(scanned, plan), donate_argnums=0, static_argnums=2)
+        run = noticed.jit(partial(scanned, plan, shown=shown), donate_argnums=0, static_argnums=2)
     elif team.every > 1:
-        run = _averaging_states(plan, team, noticed.jit)
+        run = averaging.states(plan, team, noticed.jit)
     else:
-        run = _averaging_slopes(plan, team, noticed.jit)
+        run = averaging.slopes(plan, team, noticed.jit)
     return cast(Update, noticed.call(run))
 
 
-def scanned(plan: Plan, state: Any, inputs: Any, updates: int) -> tuple[Any, Any]:
+def scanned(
+    plan: Plan, state: Any, inputs: Any, updates: int, shown: Shown | None = None
+) -> tuple[Any, Any]:
     """The updates of a block, as a pure function."""
     data = plan.prepare(state, inputs)
-    return _updates(plan, state, data, jnp.arange(updates))
+    state, metrics = updates_of(plan, state, data, jnp.arange(updates))
+    return state, with_weights(metrics, shown, state)
 
 
-def _updates(plan: Plan, state: Any, data: Any, numbers: Any) -> tuple[Any, Any]:
+def with_weights(metrics: Any, shown: Shown | None, state: Any) -> Any:
+    """The metrics, and beside them what is shown of the state as one vector."""
+    if shown is None:
+        return metrics
+    return {**metrics, WEIGHTS: jnp.concatenate([a.ravel() for a in shown(state)])}
+
+
+def start_copy(tree: Any) -> None:
+    """Begin to copy arrays to the host; whoever reads them later finds them there."""
+    for leaf in jax.tree.leaves(tree):
+        if isinstance(leaf, jax.Array):
+            leaf.copy_to_host_async()
+
+
+def updates_of(plan: Plan, state: Any, data: Any, numbers: Any) -> tuple[Any, Any]:
+    """The updates with these numbers, from data that is prepared."""
+
     def step(state: Any, i: Any) -> tuple[Any, Any]:
         slope, metrics = plan.gradient(state, plan.pick(data, i))
         return plan.apply(state, slope), metrics
@@ -222,77 +249,9 @@ def _updates(plan: Plan, state: Any, data: Any, numbers: Any) -> tuple[Any, Any]
 
 
 def summarised(metrics: Any) -> Any:
-    """Of metrics stacked over updates: the means of scalars, the rest as it is."""
+    """Means of what is a number an update; the rest as it is, an update a row."""
     # NaN stands for an update that had nothing to say, such as one without the delayed policy.
     return {n: jnp.nanmean(a) if a.ndim == 1 else a for n, a in metrics.items()}
-
-
-def _averaging_slopes(plan: Plan, team: Team, jit: Callable[..., Any]) -> Update:
-    ravel = jax.flatten_util.ravel_pytree
-
-    @jit
-    def flat_slope(state: Any, data: Any, i: Any) -> tuple[Any, Any]:
-        slope, metrics = plan.gradient(state, plan.pick(data, i))
-        return ravel(slope)[0], metrics
-
-    @partial(jit, donate_argnums=0)
-    def flat_apply(state: Any, vector: Any) -> Any:
-        return plan.apply(state, ravel(plan.slope(state))[1](vector))
-
-    prepare = jit(plan.prepare)
-
-    def run(state: Any, inputs: Any, updates: int) -> tuple[Any, Any]:
-        found: list[Any] = []
-        if inputs is None:
-            nothing = np.zeros(sum(np.size(a) for a in jax.tree.leaves(plan.slope(state))), "f4")
-            for _ in range(updates):
-                state = flat_apply(state, team.average(nothing, 0.0))
-            return state, {}
-        data = prepare(state, inputs)
-        for update in range(updates):
-            slope, metrics = flat_slope(state, data, update)
-            found.append(metrics)
-            state = flat_apply(state, team.average(np.asarray(slope), 1.0))
-        return state, summarised(_stacked(found))
-
-    return run
-
-
-def _averaging_states(plan: Plan, team: Team, jit: Callable[..., Any]) -> Update:
-    ravel = jax.flatten_util.ravel_pytree
-    alone = jit(partial(_updates, plan), donate_argnums=0)
-    prepare = jit(plan.prepare)
-
-    def run(state: Any, inputs: Any, updates: int) -> tuple[Any, Any]:
-        found: list[Any] = []
-        data = None if inputs is None else prepare(state, inputs)
-        for start in range(0, updates, team.every):
-            numbers = jnp.arange(start, min(start + team.every, updates))
-            if inputs is None:
-                state = counted(state, len(numbers))
-            else:
-                state, metrics = alone(state, data, numbers)
-                found.append(metrics)
-            floats, restore = ravel(_floats(state))
-            mean = team.average(np.asarray(floats), 0.0 if inputs is None else 1.0)
-            state = _with_floats(state, restore(jnp.asarray(mean)))
-        return state, _joined(found) if found else {}
-
-    return run
-
-
-def _stacked(found: list[Any]) -> Any:
-    return {name: np.stack([np.asarray(m[name]) for m in found]) for name in found[0]}
-
-
-def _joined(found: list[Any]) -> Any:
-    """Of several stretches of updates: means of the means, the stacked ones end to end."""
-    return {
-        name: jnp.nanmean(jnp.stack([m[name] for m in found]))
-        if np.ndim(found[0][name]) == 0
-        else np.concatenate([m[name] for m in found])
-        for name in found[0]
-    }
 
 
 def counted(tree: Any, updates: int) -> Any:
@@ -300,17 +259,6 @@ def counted(tree: Any, updates: int) -> Any:
     schedules, bias corrections and target copies go by, and must not fall behind."""
     return jax.tree.map(
         lambda leaf: leaf + updates if jnp.issubdtype(leaf.dtype, jnp.integer) else leaf, tree
-    )
-
-
-def _floats(tree: Any) -> list[Any]:
-    return [leaf for leaf in jax.tree.leaves(tree) if jnp.issubdtype(leaf.dtype, jnp.floating)]
-
-
-def _with_floats(tree: Any, floats: list[Any]) -> Any:
-    fresh = iter(floats)
-    return jax.tree.map(
-        lambda leaf: next(fresh) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf, tree
     )
 
 

@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from exarl.agents.acting import Acting
 from exarl.agents.base import MakeNetwork, Network, Spread
-from exarl.agents.learned import Acting
 from exarl.agents.offpolicy import OffPolicy, OffPolicyConfig, weighted_mean
 from exarl.config import param
 from exarl.errors import ConfigError

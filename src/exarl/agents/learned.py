@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
-from exarl.agents.base import ExaAgent, MakeNetwork, Network, Team
+from exarl.agents.acting import Acting, Acts, memory_of
+from exarl.agents.base import MakeNetwork, Network, Team
 from exarl.config import param
 from exarl.errors import ConfigError
-from exarl.export.policy import Affine, ArgMax, Normalise, Policy, Squash, ToBox
-from exarl.learning.exploration import LEARNER, Streams, generator, json_state, restore_state
-from exarl.learning.normalise import CLIP, Moments, deviation, normalised, sums_around, with_sums
+from exarl.learning.exploration import LEARNER, generator, json_state, restore_state
+from exarl.learning.normalise import Moments, deviation, normalised, sums_around, with_sums
 from exarl.networks import ParamLayout
+from exarl.networks.precision import Reduced
 from exarl.types import Arrays, ArraySpec, Block, EnvSpec
-
-Acting = dict[str, dict[str, Any]]
-"""What acting needs: arrays by network, see ``Learned.by_part``."""
 
 
 @dataclass(frozen=True)
@@ -47,9 +45,14 @@ class LearnedConfig:
         param("adam", "optimiser, by its name in optax")
     )
     max_grad_norm: float | None = param(10.0, "clip the gradient's norm; null: do not", gt=0)
+    precision: Literal["float32", "bfloat16"] = param(
+        "float32",
+        "numbers that the learner's networks compute with; parameters, optimiser, targets and losses"
+        " are float32 always, and so is acting",
+    )
 
 
-class Learned(ExaAgent):
+class Learned(Acts):
     """Base of the agents whose learning half is compiled from pure functions.
 
     A subclass names its networks, writes ``act``, ``plan`` and ``train``, and says in ``acts_with``
@@ -58,20 +61,21 @@ class Learned(ExaAgent):
     """
 
     learns_in_team = True
-    acts_with: tuple[str, ...] = ("policy",)
     recurrent = False
     """Whether it can learn with a network that has memory."""
 
     def __init__(self, spec: EnvSpec, config: Any, network: MakeNetwork, seed: int) -> None:
         super().__init__(spec, config, network, seed)
         self._learned: Any = None  # the learning half's state, on a learner
-        self._forward: Any = None  # the networks on the device, where they act there
+        self._flat: Any = None  # what it shows, as one vector, once an update has been made
         self._steps = 0
         self._seen = Moments.none(spec.observation.shape)
         self._returns = Moments.none(())
         if config.normalize_observations and spec.observation.dtype != "float32":
             raise ConfigError("normalize_observations is for numbers, not for images")
         self.networks = self.make_networks(network)
+        if config.precision != "float32":
+            self.networks = {n: Reduced(net) for n, net in self.networks.items()}
         self._take_memory()
         self._first = self.first_params(seed)
         if config.normalize_rewards:
@@ -121,7 +125,7 @@ class Learned(ExaAgent):
         """Numbers that actors need and that change with the steps made; reported as metrics."""
         return {}
 
-    def learn(self, compiled: Any, state: Any, block: Any, made: Any, key: Any) -> tuple[Any, Any]:
+    def fused(self, compiled: Any, state: Any, block: Any, made: Any, key: Any) -> tuple[Any, Any]:
         """The updates of a block that never leaves the device: new state and metrics, a pure function.
 
         ``block`` has a block's arrays, but compiled ones; ``made`` counts all steps, these included;
@@ -130,120 +134,12 @@ class Learned(ExaAgent):
         raise NotImplementedError
 
     def equipped(self, compiled: Any, state: Any, block: Any) -> Any:
-        """The first state with what else ``learn`` needs; ``block`` only tells shapes and dtypes."""
+        """The first state with what else ``fused`` needs; ``block`` only tells shapes and dtypes."""
         return state
 
     def updates_of(self, steps: int, made: int) -> int:
         """How many updates follow so many steps, ``made`` having been made with them."""
         raise NotImplementedError
-
-    # -- acting ----------------------------------------------------------------------------------
-
-    def set_weights(self, weights: np.ndarray) -> None:
-        self._weights = weights
-        self.take_acting(self.by_part(self._layout.unpack(weights)))
-
-    def take_acting(self, acting: Acting) -> None:
-        """Act from now on with these arrays."""
-        acting["now"] = {name: float(value) for name, value in acting["now"].items()}
-        self.acting = acting if self._forward is None else self._forward.placed(acting)
-
-    def act_on_device(self, width: int, always: bool = False) -> bool:
-        from exarl.agents import compiled
-
-        if always or compiled.accelerated():
-            self._forward = compiled.Forward(self.forward, self.acts_with, width)
-            self.take_acting(self.acting)
-        return self._forward is not None
-
-    def acting_now(self) -> Acting:
-        """What acting needs, of the learner's present state; updates leave it alone."""
-        from exarl.agents import compiled
-
-        return self.by_part(compiled.copied(self._everything_shown(self._learned)))
-
-    def by_part(self, arrays: Mapping[str, Any]) -> Acting:
-        """Flat names by the network they belong to; "" has those that belong to none, "norm" and
-        "now" the normalisers and the schedules."""
-        parts: Acting = {part: {} for part in (*self.acts_with, "", "norm", "now")}
-        for name, array in arrays.items():
-            part, _, inner = name.partition("/")
-            if part in parts and inner:
-                parts[part][inner] = array
-            else:
-                parts[""][name] = array
-        return parts
-
-    @abstractmethod
-    def act(
-        self, xp: Any, acting: Acting, observations: Any, rng: Any, memory: Any
-    ) -> tuple[Any, dict[str, Any], dict[str, Any]]:
-        """Actions [B], what is recorded with them, and the memory after them; a pure function.
-
-        ``rng`` gives ``uniform(n)`` and ``normal(n)``, [B, n]; None: the greedy policy.
-        """
-
-    def action(
-        self,
-        observations: np.ndarray,
-        rng: Streams | None = None,
-        memory: Arrays | None = None,
-    ) -> tuple[np.ndarray, Arrays]:
-        actions, recorded, after = self.act(np, self.acting, observations, rng, memory)
-        for name, array in after.items():
-            memory[name][...] = array  # type: ignore[index]  # who has memory is given one
-        return actions, recorded
-
-    def normal(self, xp: Any, acting: Acting, observations: Any) -> Any:
-        """Observations as the networks see them."""
-        if not self.config.normalize_observations:
-            return observations
-        norm = acting["norm"]
-        return normalised(xp, observations, norm["mean"], norm["std"]).astype(np.float32)
-
-    def outputs(
-        self, xp: Any, acting: Acting, part: str, observations: Any, memory: Any = None
-    ) -> tuple[Any, dict[str, Any]]:
-        """The outputs of an acting network [B, ...], and its memory after them."""
-        if self._forward is not None and xp is np:
-            return self._forward(acting, part, observations, memory)  # type: ignore[no-any-return]
-        return self.forward(xp, acting, part, observations, memory)
-
-    def forward(
-        self, xp: Any, acting: Acting, part: str, observations: Any, memory: Any
-    ) -> tuple[Any, dict[str, Any]]:
-        """The same as a pure function."""
-        network, params = self.networks[part], acting[part]
-        if self.config.normalize_observations:
-            observations = self.normal(xp, acting, observations)
-        if not self._recalls:
-            return network.apply(xp, params, observations), {}
-        outputs, after = network.step(xp, params, observations, memory)
-        return outputs, {name: after[name] for name in memory_of(network)}
-
-    greedy = slice(None)
-    """Which outputs of the acting network make the greedy action."""
-    squashed = False
-    """Whether they pass through tanh."""
-
-    def exported(self) -> Policy:
-        """The greedy policy for other programs; ValueError when the network cannot be exported."""
-        network = self.networks[self.acts_with[0]]
-        if not hasattr(network, "exported"):
-            raise ValueError(f"{type(network).__name__} has no exported()")
-        *body, last = network.exported(self.acting[self.acts_with[0]])
-        head = [Affine(last.weight[:, self.greedy], last.bias[self.greedy])]
-        norm, spec = self.acting["norm"], self.spec
-        seen = [Normalise(norm["mean"].ravel(), norm["std"].ravel(), CLIP)] if norm else []
-        if spec.n_actions is not None:
-            end: list[Any] = [ArgMax()]
-        else:
-            low, high = np.array(spec.action_low), np.array(spec.action_high)
-            bounded = np.isfinite(low).all() and np.isfinite(high).all()
-            end = [Squash()] * self.squashed + [ToBox(low, high)] * bool(bounded)
-        size = 1 if spec.n_actions is not None else int(np.prod(spec.action.shape))
-        inputs = int(np.prod(spec.observation.shape))
-        return Policy((*seen, *body, *head, *end), inputs, size)
 
     # -- learning --------------------------------------------------------------------------------
 
@@ -256,8 +152,9 @@ class Learned(ExaAgent):
         shown = self._layout.unpack(self._weights)  # what was loaded, where something was
         params = {name: shown.get(name, array) for name, array in self._first.items()}
         self._learned = compiled.to_device(self.first_state(compiled, params))
+        self._flat = None
         compiling = lambda: self.compiling()  # noqa: E731, PLW0108  # who shows it is set later
-        self._update = compiled.learner(self.plan(compiled), team, compiling)
+        self._update = compiled.learner(self.plan(compiled), team, self._shown_in_order, compiling)
 
     def optimiser(self, compiled: Any, learning_rate: float | None = None) -> Any:
         """The configured optimiser."""
@@ -331,7 +228,7 @@ class Learned(ExaAgent):
 
     def take(self, state: Any, moments: Any, steps: int) -> None:
         """Become what was learned on the device in so many steps; nothing is waited for."""
-        self._learned = state
+        self._learned, self._flat = state, None
         self._seen, self._returns = (Moments(*parts) for parts in moments)
         self._steps = steps
 
@@ -340,15 +237,44 @@ class Learned(ExaAgent):
         summed = block.recorded.get("discounted_return", rows[:0]).reshape(-1)
         return [sums_around(seen, rows, xp), sums_around(returns, summed, xp)]
 
-    def report(self, updates: int, metrics: Mapping[str, Any]) -> dict[str, float]:
+    def learn(self, inputs: Any, updates: int) -> dict[str, Any]:
+        """Make the updates of a block; their metrics, which the device may still be computing."""
+        self._learned, metrics = self._update(self._learned, inputs, updates)
+        return self.took(metrics)
+
+    def took(self, metrics: dict[str, Any]) -> dict[str, Any]:
+        """The metrics of updates without the weights, which are kept. Nothing waits: copies to the
+        host begin when the updates have ended."""
+        from exarl.agents import compiled
+
+        compiled.start_copy(metrics)
+        self._flat = metrics.pop(compiled.WEIGHTS, None)
+        return metrics
+
+    def report(self, updates: int, metrics: Mapping[str, Any]) -> dict[str, Any]:
         """What ``train`` returns."""
-        found = {**self.schedules(self._steps), **metrics}
-        return {"updates": updates, **{name: float(value) for name, value in found.items()}}
+        now = {name: float(value) for name, value in self.schedules(self._steps).items()}
+        return {"updates": updates, **now, **metrics}
 
     def get_weights(self) -> np.ndarray:
-        if self._learned is None:
-            return self._weights.copy()
-        return self._layout.pack(self._everything_shown(self._learned))
+        return self.weights_later()()
+
+    def weights_later(self) -> Callable[[], np.ndarray]:
+        if self._learned is None or self._flat is None:
+            now = (
+                self._weights.copy()
+                if self._learned is None
+                else self._layout.pack(self._everything_shown(self._learned))
+            )
+            return lambda: now
+        flat, beside = self._flat, [np.ravel(a) for a in self._shown_beside().values()]
+        return lambda: np.concatenate([np.asarray(flat), *beside], dtype=np.float32)
+
+    def acting_now(self) -> Acting:
+        """What acting needs, of the learner's present state; updates leave it alone."""
+        from exarl.agents import compiled
+
+        return self.by_part(compiled.copied(self._everything_shown(self._learned)))
 
     # -- keeping ---------------------------------------------------------------------------------
 
@@ -365,6 +291,7 @@ class Learned(ExaAgent):
         from exarl.agents import compiled
 
         self._learned = compiled.from_arrays(self._learned, arrays, "learned")
+        self._flat = None
         self._seen, self._returns = (
             Moments(
                 float(arrays[f"{name}/count"]), arrays[f"{name}/mean"], arrays[f"{name}/squares"]
@@ -379,13 +306,22 @@ class Learned(ExaAgent):
     # -- inside ----------------------------------------------------------------------------------
 
     def _everything_shown(self, state: Mapping[str, Any]) -> dict[str, Any]:
+        return {**self.shown(state), **self._shown_beside()}
+
+    def _shown_beside(self) -> dict[str, Any]:
+        """What acting needs beside parameters, and the host knows."""
         now = {
             f"now/{name}": np.float32(value) for name, value in self.schedules(self._steps).items()
         }
         norm = {}
         if self.config.normalize_observations:
             norm = {"norm/mean": self._seen.mean, "norm/std": self._seen.std}
-        return {**self.shown(state), **norm, **now}
+        return {**norm, **now}
+
+    def _shown_in_order(self, state: Mapping[str, Any]) -> list[Any]:
+        """The parameters that acting needs, as the flat vector has them; JAX sorts dictionaries."""
+        shown = self.shown(state)
+        return [shown[name] for name, _ in self._layout.shapes if name in shown]
 
     def _norms(self) -> dict[str, Any]:
         norm: dict[str, Any] = {}
@@ -407,8 +343,3 @@ class Learned(ExaAgent):
             **self.recorded,
             **{f"memory/{name}": spec for name, spec in memory.items()},
         }
-
-
-def memory_of(network: Network) -> dict[str, ArraySpec]:
-    """What a network remembers between steps; a user's own may say nothing of it."""
-    return dict(getattr(network, "memory", {}))

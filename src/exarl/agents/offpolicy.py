@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, Literal
 
 import numpy as np
 
 from exarl.agents.base import Team
 from exarl.agents.learned import Learned, LearnedConfig
 from exarl.config import param
-from exarl.errors import ConfigError
+from exarl.errors import CheckpointError, ConfigError
 from exarl.learning.returns import n_step_returns
 from exarl.replay import PrioritisedReplay, UniformReplay
 from exarl.types import Arrays, Block
+
+LEARNS_ALONE = "replay_device must be host with several learners (learner_procs)"
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,9 @@ class OffPolicyConfig(LearnedConfig):
     )
     learning_starts: int = param(1000, "environment steps before the first update", ge=0)
     replay_capacity: int = param(50_000, "transitions kept", ge=1, le=10**9)
+    replay_device: Literal["host", "device"] = param(
+        "host", "where they are kept: in the learner's memory, or on its device (GPU)"
+    )
     n_step: int = param(1, "rewards summed before the target bootstraps", ge=1, le=10**6)
     priority_scale: float = param(
         0.0, "exponent of the priority of a transition in the replay; 0: all alike", ge=0, le=1
@@ -41,15 +47,18 @@ class OffPolicyConfig(LearnedConfig):
 class OffPolicy(Learned):
     """Keeps transitions and makes the updates of a block in one compiled call.
 
-    All batches of a block are drawn before its first update, and priorities set after its last.
+    All batches of a block are drawn with the priorities before its first update, and priorities set
+    after its last.
     """
 
     def set_learner(self, team: Team | None = None) -> None:
         super().set_learner(team)
         cfg = self.config
         self._batch_size = max(1, cfg.batch_size // (team.size if team else 1))
-        self._replay = self._make_replay()
+        self._on_device = cfg.replay_device == "device"
+        self._replay = self._make_device_replay() if self._on_device else self._make_replay()
         self._updates_made = 0
+        self._rated: Any = None  # rows whose priorities are being computed, and these
 
     def _make_replay(self) -> Any:
         cfg = self.config
@@ -57,27 +66,46 @@ class OffPolicy(Learned):
             return PrioritisedReplay(cfg.replay_capacity, cfg.priority_scale)
         return UniformReplay(cfg.replay_capacity)
 
+    def _make_device_replay(self) -> Any:
+        from exarl.agents import compiled
+        from exarl.agents.device_learner import DeviceReplay
+
+        cfg = self.config
+        if self._team is not None and self._team.size > 1:
+            raise ConfigError(LEARNS_ALONE)
+        return DeviceReplay(
+            self.plan(compiled),
+            self._shown_in_order,
+            self.draws,
+            lambda: self.compiling(),  # noqa: PLW0108  # who shows it is set later
+            capacity=cfg.replay_capacity,
+            size=self._batch_size,
+            alpha=cfg.priority_scale,
+            seed=int(self._rng.integers(2**32)),
+        )
+
     def draws(self, rng: Any, updates: int, batch: int) -> Arrays:
-        """Random numbers that the updates need, [updates, batch, ...] each."""
+        """Random numbers that the updates need, [updates, batch, ...] each.
+
+        With a replay on the device ``rng`` has ``standard_normal`` and nothing else, and this is
+        compiled with the updates.
+        """
         return {}
 
-    def train(self, block: Block | None, steps: int | None = None) -> dict[str, float]:
+    def train(self, block: Block | None, steps: int | None = None) -> dict[str, Any]:
+        rows = None
         if block is not None:
-            self._replay.add(self.rows(block))
+            rows = self.rows(block)
             steps = block.steps if steps is None else steps
         assert steps is not None
         self.follow(block)
         self._steps += steps
         if not (updates := self.updates_of(steps, self._steps)):
+            self._add(rows)
             return self.report(0, {})
-        batches = self._sample(updates) if self._replay.size else None
-        index = batches.pop("index", None) if batches else None
-        self._learned, metrics = self._update(self._learned, batches, updates)
+        learn = self._learn_on_device if self._on_device else self._learn_from_host
+        metrics = learn(rows, updates)
         self._updates_made += updates
-        if "priority" in metrics:
-            priorities = np.asarray(metrics.pop("priority"))
-            if index is not None:
-                self._replay.update(index, priorities)
         return self.report(updates, metrics)
 
     def updates_of(self, steps: int, made: int) -> int:
@@ -86,48 +114,77 @@ class OffPolicy(Learned):
         return max(1, round(steps * float(self.config.updates_per_step)))
 
     def equipped(self, compiled: Any, state: Any, block: Any) -> Any:
-        from exarl.agents import device_replay
+        from exarl.agents import device_learner
 
-        if self.config.priority_scale:
-            raise ConfigError("priority_scale must be 0 with a replay on the device")
+        cfg = self.config
         like = compiled.jax.eval_shape(lambda block: self.rows(block, compiled.jnp), block)
-        return {**state, "replay": device_replay.empty(self.config.replay_capacity, like)}
+        store = device_learner.empty(cfg.replay_capacity, like, cfg.priority_scale, seed=0)
+        return {**state, "replay": store}
 
-    def learn(self, compiled: Any, state: Any, block: Any, made: Any, key: Any) -> tuple[Any, Any]:
-        from exarl.agents import device_replay
+    def fused(self, compiled: Any, state: Any, block: Any, made: Any, key: Any) -> tuple[Any, Any]:
+        from exarl.agents import device_learner
 
-        jax, plan, size = compiled.jax, self.plan(compiled), self.config.batch_size
-        ring = device_replay.add(state["replay"], self.rows(block, compiled.jnp))
-        updates = self.updates_of(block.steps, self.config.learning_starts + 1)
-
-        def update(learned: Any, key: Any) -> tuple[Any, Any]:
-            sampling, drawing = jax.random.split(key)
-            batch = device_replay.sample(ring, sampling, (size,))
-            drawn = self.draws(compiled.Normals(drawing), 1, size)
-            batch |= {name: array[0] for name, array in drawn.items()}
-            slope, metrics = plan.gradient(learned, batch)
-            return plan.apply(learned, slope), metrics
+        cfg, jax, jnp = self.config, compiled.jax, compiled.jnp
+        updates = self.updates_of(block.steps, cfg.learning_starts + 1)
+        store = device_learner.added(state["replay"], self.rows(block, jnp))
+        draw = partial(device_learner.batch, self.draws, cfg.batch_size)
+        first = jax.random.randint(key, (), 0, 2**30)  # of the numbers that the draws follow from
+        done = jnp.minimum(1.0, made * cfg.updates_per_step / cfg.priority_updates)
+        beta = cfg.priority_beta + (1 - cfg.priority_beta) * done
+        rest = {name: part for name, part in state.items() if name != "replay"}
 
         def train() -> Any:
-            learned, metrics = jax.lax.scan(update, rest, jax.random.split(key, updates))
-            return learned, compiled.summarised(metrics)
+            learned, priorities, metrics = device_learner.updated(
+                self.plan(compiled), draw, cfg.priority_scale, rest, store, first, beta, updates
+            )
+            return learned, priorities, metrics
 
         def wait() -> Any:
-            nothing = jax.eval_shape(train)[1]
-            return rest, jax.tree.map(
-                lambda a: compiled.jnp.full(a.shape, np.nan, a.dtype), nothing
-            )
+            *_, nothing = jax.eval_shape(train)
+            nan = jax.tree.map(lambda a: jnp.full(a.shape, np.nan, a.dtype), nothing)
+            return rest, (store.mass, store.largest), nan
 
-        rest = {name: part for name, part in state.items() if name != "replay"}
-        rest, metrics = compiled.chosen(made >= self.config.learning_starts, train, wait)
-        return {**rest, "replay": ring}, metrics
+        started = made >= max(cfg.learning_starts, 1)
+        rest, (mass, largest), metrics = compiled.chosen(started, train, wait)
+        return {**rest, "replay": store._replace(mass=mass, largest=largest)}, metrics
+
+    def _add(self, rows: Arrays | None) -> None:
+        self._rate()
+        if rows is not None:
+            self._replay.add(rows)
+
+    def _learn_on_device(self, rows: Arrays | None, updates: int) -> dict[str, Any]:
+        assert rows is not None  # one learner alone always has a block
+        number, beta = self._updates_made, self._beta()
+        self._learned, metrics = self._replay.learn(self._learned, rows, number, updates, beta)
+        return self.took(metrics)
+
+    def _learn_from_host(self, rows: Arrays | None, updates: int) -> dict[str, Any]:
+        self._add(rows)
+        batches = self._sample(updates) if self._replay.size else None
+        index = batches.pop("index", None) if batches else None
+        metrics = self.learn(batches, updates)
+        if (priorities := metrics.pop("priority", None)) is not None:
+            self._rated = (index, priorities)
+        return metrics
+
+    def _rate(self) -> None:
+        """Set the priorities that the last block's updates found, which waits for them."""
+        if self._rated is not None:
+            index, priorities = self._rated
+            self._rated = None
+            self._replay.update(index, np.asarray(priorities))
+
+    def _beta(self) -> float:
+        """The exponent of the importance weights."""
+        cfg = self.config
+        done = min(1.0, self._updates_made / cfg.priority_updates)
+        return float(cfg.priority_beta + (1 - cfg.priority_beta) * done)
 
     def _sample(self, updates: int) -> Arrays:
-        cfg, shape = self.config, (updates, self._batch_size)
-        if cfg.priority_scale:
-            done = min(1.0, self._updates_made / cfg.priority_updates)
-            beta = cfg.priority_beta + (1 - cfg.priority_beta) * done
-            batches: Arrays = self._replay.sample(self._rng, *shape, beta=beta)
+        shape = (updates, self._batch_size)
+        if self.config.priority_scale:
+            batches: Arrays = self._replay.sample(self._rng, *shape, beta=self._beta())
         else:
             batches = self._replay.sample(self._rng, *shape)
         return {**batches, **self.draws(self._rng, *shape)}
@@ -166,16 +223,22 @@ class OffPolicy(Learned):
         return {k: v + rate * (params[k] - v) for k, v in state["target"].items()}, count
 
     def state(self) -> tuple[Arrays, dict[str, Any]]:
+        self._rate()
         arrays, numbers = super().state()
         replay = {f"replay/{name}": array for name, array in self._replay.state().items()}
         return {**arrays, **replay}, {**numbers, "updates": self._updates_made}
 
     def restore(self, arrays: Arrays, numbers: dict[str, Any]) -> None:
+        kept = {n.removeprefix("replay/"): a for n, a in arrays.items() if n.startswith("replay/")}
+        if ("seed" in kept) is not self._on_device:
+            there = "device" if "seed" in kept else "host"
+            raise CheckpointError(
+                f"the checkpoint is of a run with replay_device {there}, not"
+                f" {self.config.replay_device}"
+            )
         super().restore(arrays, numbers)
-        self._updates_made = numbers["updates"]
-        self._replay.restore(
-            {n.removeprefix("replay/"): a for n, a in arrays.items() if n.startswith("replay/")}
-        )
+        self._updates_made, self._rated = numbers["updates"], None
+        self._replay.restore(kept)
 
 
 def weighted_mean(values: Any, batch: Any) -> Any:

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from exarl.agents.acting import Acting, memory_of
 from exarl.agents.base import MakeNetwork, Network
-from exarl.agents.learned import Acting, Learned, LearnedConfig, memory_of
+from exarl.agents.learned import Learned, LearnedConfig
 from exarl.config import param
 from exarl.learning import distributions as dist
 from exarl.learning.losses import select

@@ -125,7 +125,7 @@ class PPO(OnPolicy):
     def updates_of(self, steps: int, made: int) -> int:
         return int(self.config.epochs * self.config.minibatches)
 
-    def learn(self, compiled: Any, state: Any, block: Any, made: Any, key: Any) -> tuple[Any, Any]:
+    def fused(self, compiled: Any, state: Any, block: Any, made: Any, key: Any) -> tuple[Any, Any]:
         index = self._split(lambda count: compiled.orders(key, self.config.epochs, count), block)
         inputs = {**self.inputs(block, compiled.jnp), "index": index}
         updates = self.updates_of(block.steps, 0)
@@ -136,7 +136,7 @@ class PPO(OnPolicy):
         """The next block begins without a stop."""
         return {**state, "halted": state["halted"] & False} if "halted" in state else state
 
-    def train(self, block: Block | None, steps: int | None = None) -> dict[str, float]:
+    def train(self, block: Block | None, steps: int | None = None) -> dict[str, Any]:
         self.follow(block)
         self._steps += steps if steps is not None else block.steps if block else 0
         inputs = None
@@ -144,7 +144,7 @@ class PPO(OnPolicy):
             index = self._split(self._orders, block).astype(np.int32)
             inputs = {**self.inputs(block), "index": index}
         updates = self.updates_of(0, self._steps)
-        self._learned, metrics = self._update(self._learned, inputs, updates)
+        metrics = self.learn(inputs, updates)
         self._learned = self._fresh(self._learned)
         return self.report(updates, metrics)
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from exarl.agents.acting import Acting
 from exarl.agents.base import MakeNetwork, Network
 from exarl.agents.ddpg import check_bounded
-from exarl.agents.learned import Acting
 from exarl.agents.offpolicy import OffPolicy, OffPolicyConfig, weighted_mean
 from exarl.config import param
 from exarl.learning import losses
@@ -70,7 +70,7 @@ class SAC(OffPolicy):
     def schedules(self, steps: Any, xp: Any = np) -> dict[str, Any]:
         return {"random": xp.where(steps < self.config.learning_starts, 1.0, 0.0)}
 
-    def report(self, updates: int, metrics: Any) -> dict[str, float]:
+    def report(self, updates: int, metrics: Any) -> dict[str, Any]:
         reported = super().report(updates, metrics)
         reported.pop("random")
         return reported

@@ -32,10 +32,11 @@ class TD3(DDPG):
         noise = (self.config.target_noise * batch["noise"]).clip(-limit, limit)
         return (self.policy(xp, target, batch["next_observation"]) + noise).clip(-1, 1)
 
-    def report(self, updates: int, metrics: Any) -> dict[str, float]:
+    def report(self, updates: int, metrics: Any) -> dict[str, Any]:
         reported = super().report(updates, metrics)
-        if np.isnan(reported.get("policy_loss", 0.0)):  # no update was the policy's turn
-            reported.pop("policy_loss")
+        before = self._updates_made - updates
+        if -before % self.config.policy_delay >= updates:  # none was the policy's turn
+            reported.pop("policy_loss", None)
         return reported
 
     def draws(self, rng: Any, updates: int, batch: int) -> Arrays:

@@ -136,6 +136,14 @@ def split(comm: Any, group: int | None) -> Any:
     return comm.Split(_mpi().UNDEFINED if group is None else group, comm.rank)
 
 
+def on_this_machine(comm: Any) -> tuple[int, int]:
+    """This rank's number among those of ``comm`` on its machine, and how many they are; collective."""
+    here = comm.Split_type(_mpi().COMM_TYPE_SHARED, comm.rank)
+    place = here.rank, here.size
+    here.Free()
+    return place
+
+
 def launched_ranks() -> tuple[int, int] | None:
     """(rank, size) that an MPI launcher put into the environment, without starting MPI."""
     for rank, size in (

@@ -82,7 +82,8 @@ class CNN(FeedForward):
 
     def apply(self, xp: Any, params: Any, observations: Any, extra: Any = None) -> Any:
         activation = ACTIVATIONS[self.config.activation]
-        x = observations.transpose(0, *(axis + 1 for axis in self._axes)).astype(np.float32)
+        x = observations.transpose(0, *(axis + 1 for axis in self._axes))
+        x = x.astype(params["0/w"].dtype)
         x = x.reshape(len(x), *self._image)
         if self.observation.dtype == "uint8":
             x = x / 255

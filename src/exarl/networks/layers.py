@@ -30,12 +30,12 @@ def silu(xp: Any, x: Any) -> Any:
 ACTIVATIONS = {"relu": relu, "tanh": tanh, "silu": silu}
 
 
-def flat(xp: Any, observations: Any, extra: Any = None) -> Any:
-    """[N, ...] and [N, extra] side by side as float32 [N, inputs]."""
+def flat(xp: Any, observations: Any, extra: Any, dtype: Any) -> Any:
+    """[N, ...] and [N, extra] side by side as [N, inputs], in the dtype of the parameters."""
     x = observations if observations.ndim == 2 else observations.reshape(len(observations), -1)
-    if x.dtype != np.float32:
-        x = x.astype(np.float32)
-    return x if extra is None else xp.concatenate([x, extra.astype(np.float32)], axis=1)
+    if x.dtype != dtype:
+        x = x.astype(dtype)
+    return x if extra is None else xp.concatenate([x, extra.astype(dtype)], axis=1)
 
 
 def uniform(rng: np.random.Generator, fan_in: int, units: int) -> tuple[np.ndarray, np.ndarray]:

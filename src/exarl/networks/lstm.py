@@ -66,7 +66,7 @@ class LSTM:
     ) -> tuple[Any, dict[str, Any]]:
         """[N, *observation] (and [N, extra]), memory [N, units] -> [N, outputs], next memory."""
         activation = ACTIVATIONS[self.config.activation]
-        x = flat(xp, observations, extra)
+        x = flat(xp, observations, extra, params["out/w"].dtype)
         for w, b in self._dense:
             x = activation(xp, x @ params[w] + params[b])
         x = xp.concatenate([x, memory["h"]], axis=1) @ params["cell/w"] + params["cell/b"]

@@ -58,7 +58,7 @@ class MLP(FeedForward):
 
     def apply(self, xp: Any, params: Any, observations: Any, extra: Any = None) -> Any:
         activation, hidden, (w_out, b_out) = self._layers
-        x = flat(xp, observations, extra)
+        x = flat(xp, observations, extra, params[w_out].dtype)
         for w, b in hidden:
             x = activation(xp, x @ params[w] + params[b])
         return x @ params[w_out] + params[b_out]

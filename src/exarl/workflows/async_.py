@@ -46,7 +46,7 @@ class Async(ExaWorkflow):
         if learner.layout.alone:
             sync.lead(learner, sync.Alone(learner))  # one process takes turns: lag 0
         elif learner.role.learns:
-            lead(learner, TwoSidedSource(learner, self.config))
+            lead(learner, TwoSidedSource(learner, self.config), self.config.bounded)
         else:
             act(learner, TwoSidedSink(learner), begin(learner, self.config))
 

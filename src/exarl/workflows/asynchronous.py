@@ -32,6 +32,11 @@ class LaggingConfig:
         0, "several learners: compare their weights every so many rounds; 0: never", ge=0
     )
 
+    @property
+    def bounded(self) -> bool:
+        """Whether there is a limit to how far actors may lag behind."""
+        return self.max_policy_lag is not None
+
 
 def begin(learner: Experiment, config: LaggingConfig) -> Block | None:
     """An actor's first block, acted while the learner still starts: the first weights follow from
@@ -57,19 +62,35 @@ def act(learner: Experiment, sink: Sink, first: Block | None = None) -> None:
     sink.close(rollout.state(), Tally(produced + abandoned, dropped=abandoned))
 
 
-def lead(learner: Experiment, source: Source) -> None:
-    """A learner's side, alone or with others."""
+def lead(learner: Experiment, source: Source, promptly: bool) -> None:
+    """A learner's side, alone or with others.
+
+    While a device trains a block, the next is prepared for it if it has come. The weights of the
+    first are published when they are there; ``promptly``, where the lag is bounded or nobody has to
+    wait for them, before anything else.
+    """
     loop, clock = learner.loop, learner.clock
     rounds = Rounds(learner.team.channel if learner.team else None)
     keeper = Keeper(learner, source)
     backlog: deque[Block] = deque(learner.backlog)
+    unpublished = [(*loop.weights_later(), 0)]  # weights, and how many blocks went into them
+
+    def publish() -> None:
+        while unpublished:
+            weights, version, trained = unpublished.pop()
+            source.publish(weights, version, trained=trained)
 
     def take() -> Block | None:
         keeper.work()
         return backlog.popleft() if backlog else source.take(loop.counters.version)
 
-    source.publish(loop.agent.get_weights, loop.counters.version, trained=0)
+    publish()
     while True:
+        if not loop.finished:
+            if (ahead := take()) is None:
+                publish()
+            else:
+                backlog.appendleft(ahead)
         with clock.phase("wait"):
             block = None if loop.finished else rounds.wait(take, loop.should_stop)
         report = Report.of(block, loop.counters.version, loop.checksum())
@@ -79,8 +100,10 @@ def lead(learner: Experiment, source: Source) -> None:
             break
         loop.absorb(block, decision.report)
         if not loop.finished:  # else nobody should begin what will not be trained
-            blocks = decision.report.blocks
-            source.publish(loop.agent.get_weights, loop.counters.version, trained=blocks)
+            publish()  # of the block before, whose training has ended
+            unpublished.append((*loop.weights_later(), decision.report.blocks))
+            if promptly or decision.checkpoint:
+                publish()
         if decision.checkpoint:
             keeper.begin()
     if block is not None:

@@ -23,8 +23,11 @@ from exarl.config import check, param, schema_of
 from exarl.errors import ConfigError, EnvironmentFailure, did_you_mean
 from exarl.runs.directory import writing
 from exarl.workflows.base import ExaWorkflow, Experiment
-from exarl.workflows.learner import Window
 from exarl.workflows.rounds import Report
+from exarl.workflows.since import Window
+
+SHAPING = ("updates_per_step", "priority_scale")
+"""Numbers of an agent that the shape of the program depends on."""
 
 Member = dict[str, float]
 """The swept parameters of one agent of a population, and its seed."""
@@ -52,12 +55,10 @@ class Fused(ExaWorkflow):
 
     def ready(self, learner: Experiment) -> None:
         agent, config = learner.agent, learner.config
-        if not isinstance(agent, Learned) or type(agent).learn is Learned.learn:
+        if not isinstance(agent, Learned) or type(agent).fused is Learned.fused:
             raise ConfigError(f"agent '{config.agent}' cannot learn in workflow 'fused'")
         if "target" in agent.recorded:
             raise ConfigError("data_generation must be learner in workflow 'fused'")
-        if getattr(agent.config, "priority_scale", 0):
-            raise ConfigError("priority_scale must be 0 in workflow 'fused'")
         if config.action_type == "fixed":
             raise ConfigError("action_type must be variable in workflow 'fused'")
         if len(members(agent, self.config, config.seed)) > 1 and config.eval_interval is not None:
@@ -259,9 +260,9 @@ def members(agent: Learned, config: FusedConfig, seed: int) -> list[Member]:
     """The agents of a population: every combination of swept values with every seed."""
     axes = dict(map(_axis, filter(None, config.sweep.split(";"))))
     schema = schema_of(type(agent.config))
+    known = [n for n, p in schema.items() if p.type in (float, float | None) and n not in SHAPING]
     for name, values in axes.items():
-        if name not in schema or schema[name].type not in (float, float | None):
-            known = [n for n, p in schema.items() if p.type in (float, float | None)]
+        if name not in known:
             hint = did_you_mean(name, known) or f" (there are {', '.join(known)})"
             raise ConfigError(f"sweep: '{name}' is no number that can be swept{hint}")
         for value in values:

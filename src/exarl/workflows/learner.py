@@ -8,8 +8,7 @@ import logging
 import math
 import time
 import zlib
-from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +26,7 @@ from exarl.runs.signals import StopSignals, name_of
 from exarl.types import ACTOR_PHASES, FAILURES, Arrays, Block
 from exarl.workflows.evaluation import Evaluation, Evaluator
 from exarl.workflows.rounds import Report
+from exarl.workflows.since import SinceRow, Window
 
 log = logging.getLogger(__name__)
 
@@ -56,46 +56,6 @@ class Counters:
     def failures_by_kind(self) -> dict[str, int]:
         sums = np.sum(list(self.failures.values()), 0, int) if self.failures else 0
         return dict(zip(FAILURES, np.broadcast_to(sums, len(FAILURES)).tolist(), strict=True))
-
-
-class Window:
-    """Returns and lengths of the last episodes."""
-
-    def __init__(self, size: int) -> None:
-        self.returns: deque[float] = deque(maxlen=size)
-        self.lengths: deque[int] = deque(maxlen=size)
-
-    def add(self, report: Report) -> None:
-        self.returns.extend(report.returns)
-        self.lengths.extend(report.lengths)
-
-    @property
-    def full(self) -> bool:
-        return len(self.returns) == self.returns.maxlen
-
-
-class SinceRow:
-    """Sums over the blocks since the last row: the agent's metrics and the policy lag."""
-
-    def __init__(self) -> None:
-        self.sums: dict[str, list[float]] = {}  # name -> [sum, count]
-        self.lags: list[float] = [0, 0, 0]  # sum, count, max
-
-    def add(self, metrics: Mapping[str, float], lags: Sequence[int]) -> None:
-        for name, value in metrics.items():
-            pair = self.sums.setdefault(name, [0.0, 0])
-            pair[0] += value
-            pair[1] += 1
-        total, count, highest = self.lags
-        self.lags = [total + sum(lags), count + len(lags), max(highest, *lags, 0)]
-
-    def columns(self) -> dict[str, float]:
-        lag_sum, lag_count, lag_max = self.lags
-        return {
-            "policy_lag_mean": lag_sum / max(lag_count, 1),
-            "policy_lag_max": lag_max,
-            **{name: total / count for name, (total, count) in self.sums.items()},
-        }
 
 
 class LearningLoop:
@@ -128,6 +88,7 @@ class LearningLoop:
         self._clock = clock
         self._signals = signals
         self._since = SinceRow()
+        self._row: tuple[dict[str, Any], SinceRow] | None = None  # drawn up, not yet written
         self._blocks: dict[str, int] = {}
         self._actor_seconds = np.zeros(len(ACTOR_PHASES))
         rows = self._restore(resumed) if resumed else 0
@@ -147,7 +108,21 @@ class LearningLoop:
 
     def weights(self) -> tuple[np.ndarray, int]:
         """The newest weights and their version."""
-        return self.agent.get_weights(), self.counters.version
+        weights, version = self.weights_later()
+        return weights(), version
+
+    def weights_later(self) -> tuple[Callable[[], np.ndarray], int]:
+        """The same for whoever has something to do while a device still computes them."""
+        later, version = self.agent.weights_later(), self.counters.version
+
+        def taken() -> np.ndarray:
+            with self._clock.phase("learn"):
+                weights = later()
+            if version == self.counters.version:  # what the device found is here as well
+                self._finish_row()
+            return weights
+
+        return taken, version
 
     def checksum(self) -> int | None:
         """Of the weights, when it is time to compare learners."""
@@ -158,6 +133,7 @@ class LearningLoop:
     def absorb(self, block: Block | None, report: Report | None = None) -> None:
         """Train on a block, count it, report it, and decide whether the run is over.
 
+        On a device the training may go on when this returns; that of the block before has ended.
         Several learners call it together, each with its own block or none, and one common report.
         """
         with self._clock.phase("learn"):
@@ -173,7 +149,9 @@ class LearningLoop:
         """Count what was trained, report it, and decide whether the run is over."""
         counters = self.counters
         updates = int(metrics.pop("updates", 0))
-        self._since.add(metrics, report.lags)
+        self._finish_row()
+        with self._clock.phase("learn"):
+            self._since.add(metrics, report.lags)
         counters.iteration += 1
         counters.blocks += report.blocks
         counters.version += 1
@@ -191,7 +169,9 @@ class LearningLoop:
             counters.best_reward = reward if best is None else max(reward, best)
         self.reason = self._stop_reason()
         if row_due(counters.iteration):
-            self._write_row()
+            self._begin_row()
+            if all(isinstance(value, float | int) for value in metrics.values()):
+                self._finish_row()
         if self._evaluator is not None:
             self._evaluator.offer(counters.steps, self.agent.get_weights)
             self._keep(self._evaluator.result())
@@ -220,6 +200,8 @@ class LearningLoop:
         environments' part."""
         with self._clock.phase("checkpoint"):
             self._last_checkpoint = time.monotonic()
+            self._finish_row()
+            self._since.settle()
             if self._metrics is not None and self._run is not None:
                 with writing(self._run.path):
                     self._metrics.flush()
@@ -258,6 +240,7 @@ class LearningLoop:
     def close(self) -> dict[str, Any]:
         """Close the files and write the summary, which is returned."""
         assert self._metrics is not None and self._run is not None
+        self._finish_row()
         if self._evaluator is not None:
             self._keep(self._evaluator.result(wait=not self.interrupted))
         summary = self._summary()
@@ -318,7 +301,8 @@ class LearningLoop:
             return "target_reward"
         return None
 
-    def _write_row(self) -> None:
+    def _begin_row(self) -> None:
+        """Draw up the row of this moment; what a device still computes is added when it is there."""
         with self._clock.phase("report"):
             now, counters, returns = time.monotonic(), self.counters, self.window.returns
             span = max(now - self._last_row, 1e-9)
@@ -337,12 +321,21 @@ class LearningLoop:
                 "time_total_s": round(self.seconds, 4),
                 "steps_per_s": round((counters.steps - steps) / span, 1),
                 "updates_per_s": round((counters.updates - updates) / span, 1),
-                **self._since.columns(),
             }
+            self._row = row, self._since
             self._last_row, self._at_row = now, (counters.steps, counters.updates)
             self._since = SinceRow()
-            assert self._metrics is not None
-            assert self._run is not None
+
+    def _finish_row(self) -> None:
+        """Write the row that was drawn up last, if it waits."""
+        if self._row is None:
+            return
+        (row, since), self._row = self._row, None
+        with self._clock.phase("learn"):
+            columns = since.columns()
+        assert self._metrics is not None and self._run is not None
+        with self._clock.phase("report"):
+            row |= columns
             with writing(self._run.path):
                 self._metrics.write(row)
             self._progress.update(row | self._time_split(self._clock.elapsed))

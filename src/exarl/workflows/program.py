@@ -112,7 +112,7 @@ class Program:
         carry, block, ends = self._roll(agent, carry, steps, rolling)
         learned, moments = agent.followed(jnp, carry.learned, carry.moments, block)
         made = steps + block.steps
-        learned, metrics = agent.learn(compiled, learned, block, made, learning)
+        learned, metrics = agent.fused(compiled, learned, block, made, learning)
         fresh = newest(block.ended, ends, self.window)
         window = merged(fresh, carry.window)
         finite = jnp.isfinite(block.rewards).all()

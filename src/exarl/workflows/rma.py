@@ -51,7 +51,7 @@ class Rma(ExaWorkflow):
             return
         shared = Shared(learner, self.config)
         if learner.role.learns:
-            lead(learner, OneSidedSource(learner, self.config, shared))
+            lead(learner, OneSidedSource(learner, self.config, shared), self.config.bounded)
         else:
             act(learner, OneSidedSink(learner, self.config, shared), first)
         shared.close()
@@ -59,7 +59,7 @@ class Rma(ExaWorkflow):
     def _by_messages(self, learner: Experiment, first: Block | None) -> None:
         config = AsyncConfig(self.config.max_policy_lag, self.config.average_every)
         if learner.role.learns:
-            lead(learner, TwoSidedSource(learner, config))
+            lead(learner, TwoSidedSource(learner, config), config.bounded)
         else:
             act(learner, TwoSidedSink(learner), first)
 

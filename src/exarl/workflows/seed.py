@@ -85,7 +85,7 @@ class Seed(ExaWorkflow):
             sync.lead(learner, sync.Alone(learner))  # one process takes turns: lag 0
         elif learner.role.learns:
             with InferenceSource(learner, self.config) as source:
-                lead(learner, source)
+                lead(learner, source, promptly=True)
         else:
             follow(learner)
 

@@ -52,7 +52,7 @@ def learn(home: Path) -> dict[str, int]:
     kept = {n: v for n, v in os.environ.items() if not n.startswith(("JAX_", "XDG_"))}
     done = subprocess.run(
         [sys.executable, "-c", LEARN],
-        env={**kept, "HOME": str(home)},
+        env={**kept, "HOME": str(home), "PYTHONPATH": str(Path(__file__).parents[2])},
         capture_output=True,
         text=True,
         timeout=120,

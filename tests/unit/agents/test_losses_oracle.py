@@ -280,7 +280,7 @@ def test_the_temperature_rises_below_the_target_entropy_and_falls_above(
     change = params_of(agent)["log_alpha"] - before
     goal = 0.5 * np.log(4) if goal is None else goal
     assert sign * change > 1e-3
-    assert change == pytest.approx(0.01 * (goal - metrics["entropy"]), rel=1e-3)
+    assert change == pytest.approx(0.01 * (goal - float(metrics["entropy"])), rel=1e-3)
 
 
 def moved(one: Arrays, other: Arrays, part: str) -> bool:
@@ -327,7 +327,7 @@ def test_priorities_follow_the_errors_and_are_kept(id: str, spec: EnvSpec) -> No
     agent._replay.add(agent.rows(block_for(agent, 1)))
     assert set(agent._replay.state()["priorities"]) == {1.0}
     metrics = agent.train(block_for(agent, 0))
-    priorities = agent._replay.state()["priorities"]
+    priorities = agent.state()[0]["replay/priorities"]
     assert 1 < len(set(priorities)) <= 1 + metrics["updates"] * 8
     assert "priority" not in metrics
     again.restore(*through_storage(*agent.state()))
@@ -346,7 +346,7 @@ def test_the_priority_of_a_transition_is_its_error() -> None:
     values = mlp(before, "q1", batch["observation"], batch["action"])[:, 0]
     errors = np.abs(agent.targets(np, before, batch) - values)
     last = dict(zip(batch["index"].tolist(), errors, strict=True))  # of duplicates the last wins
-    kept = agent._replay.state()["priorities"][list(last)]
+    kept = agent.state()[0]["replay/priorities"][list(last)]
     np.testing.assert_allclose(kept, (np.array([*last.values()]) + 1e-6) ** 0.6, rtol=1e-3)
 
 

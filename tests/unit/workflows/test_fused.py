@@ -20,11 +20,11 @@ from exarl.runs.checkpoint import find_newest, load_checkpoint
 
 pytest.importorskip("jax")
 
-QUICK = ("DQN, discrete", "SAC, box", "A3C, LSTM", "PPO, box")
+QUICK = ("DQN, prioritised", "SAC, box", "A3C, LSTM", "PPO, box")
 LEARNERS = [
     pytest.param(name, marks=() if name in QUICK else pytest.mark.slow)
     for name in CASES
-    if name not in ("Random", "DQN, prioritised")
+    if name != "Random"
 ]
 
 
@@ -37,7 +37,6 @@ def fused(case: str, **others: Any) -> dict[str, Any]:
     words = parameters(case, total_steps=240, n_envs=4, updates_per_step=0.05, **others)
     on_policy = words["agent"] in ("A2C-v0", "A3C-v0", "PPO-v0")
     words.pop("envs_per_actor")
-    words.pop("priority_scale", None)
     if words["env"] == "ExaMaskedCartPole-v0":
         words["env"] = "CartPole-v1"
     if on_policy:
@@ -160,7 +159,7 @@ def test_several_devices_share_the_environments(tmp_path: Path) -> None:
         ({"env": "Acrobot-v1"}, "pure functions"),
         ({"agent": "Random-v0"}, "cannot learn"),
         ({"agent": "DQN-v0", "data_generation": "actor"}, "data_generation"),
-        ({"agent": "DQN-v0", "priority_scale": 0.5}, "priority_scale"),
+        ({"agent": "DQN-v0", "sweep": "priority_scale=0.5,0.6"}, "no number that can be swept"),
         ({"sweep": "gama=0.9,0.99"}, "did you mean 'gamma'"),
         ({"sweep": "gamma=0.9,1.5"}, "gamma must be"),
         ({"sweep": "gamma=0.9:0.99"}, "neither"),

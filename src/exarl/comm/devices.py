@@ -1,0 +1,58 @@
+"""Which rank takes which GPU, said in the environment before JAX looks for devices."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import MutableMapping
+from pathlib import Path
+from typing import Any
+
+from exarl.comm.mpi import on_this_machine
+
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+PLATFORMS = "JAX_PLATFORMS"
+PREALLOCATE = "XLA_PYTHON_CLIENT_PREALLOCATE"
+
+
+def choose_device(learners: Any) -> None:
+    """Say what JAX may use in this rank; ``learners`` is their communicator, None in other ranks."""
+    if learners is None:
+        leave_gpu()
+    else:
+        take_gpu(*on_this_machine(learners))
+
+
+def take_gpu(
+    index: int, learners: int, environ: MutableMapping[str, str] = os.environ, dev: str = "/dev"
+) -> None:
+    """Give learner ``index`` of those on this machine one GPU of its own, in turn.
+
+    Where learners outnumber the GPUs they share, and none takes the whole memory beforehand. What
+    the user has said about memory stays; a single learner is left alone.
+    """
+    if learners == 1:
+        return
+    known = environ.get(VISIBLE)
+    visible = _numbers(dev) if known is None else known.split(",")
+    if not visible or not visible[0]:
+        return
+    environ[VISIBLE] = visible[index % len(visible)]
+    if len(visible) < learners:
+        environ.setdefault(PREALLOCATE, "false")
+
+
+def leave_gpu(environ: MutableMapping[str, str] = os.environ) -> None:
+    """Keep JAX off the GPU in a rank that does not learn, should its environment or network import
+    it. Whoever simulates on a GPU sets JAX_PLATFORMS."""
+    if PLATFORMS in environ:
+        return
+    environ[PLATFORMS] = "cpu"
+    if (jax := sys.modules.get("jax")) is not None:  # it has read the environment already
+        jax.config.update("jax_platforms", "cpu")
+
+
+def _numbers(dev: str) -> list[str]:
+    """The GPUs of NVIDIA that this machine shows, in the order CUDA counts visible ones."""
+    found = [path.name.removeprefix("nvidia") for path in Path(dev).glob("nvidia[0-9]*")]
+    return [str(n) for n in range(sum(name.isdigit() for name in found))]

@@ -1,0 +1,61 @@
+"""What happened since the last row of metrics, and in the last episodes."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from exarl.workflows.rounds import Report
+
+
+class SinceRow:
+    """Sums over the blocks since the last row: the agent's metrics and the policy lag.
+
+    The metrics of the newest block may still be on a device, being computed. They are read when the
+    next block's come, and so are waited for while the device has something to do.
+    """
+
+    def __init__(self) -> None:
+        self.sums: dict[str, list[float]] = {}  # name -> [sum, count]
+        self.lags: list[float] = [0, 0, 0]  # sum, count, max
+        self._newest: Mapping[str, Any] = {}
+
+    def add(self, metrics: Mapping[str, Any], lags: Sequence[int]) -> None:
+        self.settle()
+        self._newest = metrics
+        total, count, highest = self.lags
+        self.lags = [total + sum(lags), count + len(lags), max(highest, *lags, 0)]
+
+    def settle(self) -> None:
+        """Add up what the newest block left, which waits for it."""
+        for name, value in self._newest.items():
+            pair = self.sums.setdefault(name, [0.0, 0])
+            pair[0] += float(value)
+            pair[1] += 1
+        self._newest = {}
+
+    def columns(self) -> dict[str, float]:
+        self.settle()
+        lag_sum, lag_count, lag_max = self.lags
+        return {
+            "policy_lag_mean": lag_sum / max(lag_count, 1),
+            "policy_lag_max": lag_max,
+            **{name: total / count for name, (total, count) in self.sums.items()},
+        }
+
+
+class Window:
+    """Returns and lengths of the last episodes."""
+
+    def __init__(self, size: int) -> None:
+        self.returns: deque[float] = deque(maxlen=size)
+        self.lengths: deque[int] = deque(maxlen=size)
+
+    def add(self, report: Report) -> None:
+        self.returns.extend(report.returns)
+        self.lengths.extend(report.lengths)
+
+    @property
+    def full(self) -> bool:
+        return len(self.returns) == self.returns.maxlen
