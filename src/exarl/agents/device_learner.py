@@ -67,7 +67,8 @@ class DeviceReplay:
         noticed = Noticed(compiling)
         learn = partial(_learned, plan, shown, partial(batch, draws, size), alpha)
         self._add = jax.jit(added, donate_argnums=0)
-        self._learn = noticed.call(noticed.jit(learn, donate_argnums=(0, 1), static_argnums=5))
+        self._compiled = noticed.jit(learn, donate_argnums=(0, 1), static_argnums=5)
+        self._learn = noticed.call(self._compiled)
 
     def add(self, rows: Arrays) -> None:
         """Append rows, the oldest giving way when there is no room."""

@@ -132,7 +132,7 @@ def test_compiling_is_noticed_when_it_happens_and_only_then(team: Any) -> None:
         apply=lambda state, slope: {"x": state["x"] + slope["x"]},
         slope=lambda state: state,
     )
-    update = compiled.learner(plan, team, compiling)
+    update = compiled.learner(plan, team, compiling=compiling)
 
     def call(width: int) -> list[str]:
         happened.clear()

@@ -46,7 +46,7 @@ def nothing_more(*_: Any) -> dict[str, Any]:
 
 def draw(store: Store, count: int, number: int = 0, beta: float = 0.4) -> dict[str, np.ndarray]:
     sums = None if store.mass is None else jax.numpy.cumsum(store.mass)
-    batch, _ = device_learner._batch(nothing_more, count, store, sums, beta, number)
+    batch, _ = device_learner.batch(nothing_more, count, store, sums, beta, number)
     return {name: np.asarray(array) for name, array in batch.items()}
 
 
@@ -92,9 +92,9 @@ def drawing(agent: Any) -> Any:
 
     @jax.jit
     def draw(store: Store, rows: Any, beta: Any, number: Any) -> Any:
-        store = device_learner._added(store, rows)
+        store = device_learner.added(store, rows)
         sums = None if store.mass is None else jax.numpy.cumsum(store.mass)
-        return *device_learner._batch(agent.draws, 6, store, sums, beta, number), store
+        return *device_learner.batch(agent.draws, 6, store, sums, beta, number), store
 
     return draw
 
@@ -182,7 +182,7 @@ def test_the_rows_stay_where_they_are() -> None:
     rows = agent.rows(blocks(1)[0])
     store = agent._replay._empty(rows)
     numbers = (np.int32(0), np.float32(1), 4)
-    needs = agent._replay._learn.lower(agent._learned, store, rows, *numbers).compile()
+    needs = agent._replay._compiled.lower(agent._learned, store, rows, *numbers).compile()
     size = sum(array.nbytes for array in jax.tree.leaves(store))
     assert needs.memory_analysis().alias_size_in_bytes >= size
     assert needs.memory_analysis().temp_size_in_bytes < size / 3  # sums of the priorities
