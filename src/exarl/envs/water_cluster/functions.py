@@ -218,7 +218,8 @@ class WaterCluster(Functions):
         found = minimise(xp, energy, coordinates, tolerance=self.tolerance)
         places, quaternions = unpack(found.x)
         now = self.measured(pack(xp, places - places.mean(0), STIFFNESS * _unit(xp, quaternions)))
-        sound = xp.isfinite(now.energy) & (now.energy > FUSED * self.n)
+        # In single precision a search may get stuck on the wall between two molecules.
+        sound = (now.energy < 0) & (now.energy > FUSED * self.n)
         now = now._replace(lowest=xp.minimum(now.energy, before.lowest))
         return Cluster(*(xp.where(sound, new, old) for new, old in zip(now, before, strict=True)))
 
