@@ -143,7 +143,7 @@ def test_two_learners_learn_like_one(tmp_path: Path, every: int) -> None:
     assert 1 / 3 < last[0] / last[1] < 3
 
 
-@pytest.mark.parametrize("workflow", LAGGING)
+@pytest.mark.parametrize("workflow", ["async", pytest.param("rma", marks=pytest.mark.slow)])
 def test_a_run_continues_with_other_numbers_of_actors_and_learners(
     tmp_path: Path, workflow: str
 ) -> None:

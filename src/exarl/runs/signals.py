@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from types import FrameType
 from typing import Any
 
+ECHO_S = 0.1
+"""Seconds within which a signal that comes twice was sent once."""
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 
 
 class StopSignals:
-    """While open, the first stop signal is noted in ``received``; a second one interrupts at once."""
+    """While open, the first stop signal is noted in ``received``; a second one interrupts at once.
+
+    What comes again within ``ECHO_S`` is the same wish: launchers and schedulers may both pass it on.
+    """
 
     def __init__(self) -> None:
         self.received: int | None = None
+        self._at = 0.0
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> StopSignals:
@@ -28,9 +35,11 @@ class StopSignals:
             signal.signal(signum, handler)
 
     def _note(self, signum: int, _: FrameType | None) -> None:
-        if self.received is not None:
+        now = time.monotonic()
+        if self.received is None:
+            self.received, self._at = signum, now
+        elif now - self._at > ECHO_S:
             raise KeyboardInterrupt
-        self.received = signum
 
 
 def name_of(signum: int) -> str:

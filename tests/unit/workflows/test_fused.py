@@ -20,7 +20,7 @@ from exarl.runs.checkpoint import find_newest, load_checkpoint
 
 pytest.importorskip("jax")
 
-QUICK = ("DQN, prioritised", "SAC, box", "A3C, LSTM", "PPO, box")
+QUICK = ("DQN, prioritised", "PPO, box")
 LEARNERS = [
     pytest.param(name, marks=() if name in QUICK else pytest.mark.slow)
     for name in CASES
@@ -88,7 +88,7 @@ def test_a_member_of_a_population_is_what_it_would_be_alone(tmp_path: Path) -> N
         ("5", "0.01"),
         ("6", "0.01"),
     ]
-    for number, row in enumerate(rows[1:3], start=1):
+    for number, row in [(2, rows[2])]:
         alone = tmp_path / f"alone{number}"
         words = {name: float(row[name]) for name in ("learning_rate", "gamma")}
         train(**SMALL, **words, run_dir=str(alone), seed=int(row["seed"]))
@@ -100,6 +100,7 @@ def test_a_member_of_a_population_is_what_it_would_be_alone(tmp_path: Path) -> N
             )
 
 
+@pytest.mark.slow
 def test_the_policy_kept_of_a_population_is_the_best_ones(tmp_path: Path) -> None:
     run = tmp_path / "run"
     words = SMALL | {"total_steps": 16 * 8 * 20, "learning_rate": 5e-3}
