@@ -368,3 +368,24 @@ def test_its_picture() -> None:
     assert image.dtype == np.uint8
     assert image.shape == (480, 480, 3)
     assert len(np.unique(image.reshape(-1, 3), axis=0)) > 10
+
+
+@pytest.mark.slow
+def test_a_search_that_gets_stuck_in_single_precision_changes_nothing() -> None:
+    """Two of these ten thousand moves once ended on the wall between molecules, far above 0."""
+    import jax
+
+    from exarl.components import build_episode, configure
+    from exarl.envs.device import DeviceEnvs
+
+    chosen = {"env": "ExaWaterClusterDiscrete-v0", "agent": "DQN-v0"}
+    env, adapter, _ = build_episode(configure(overrides=chosen))
+    envs, count = DeviceEnvs.of(env, adapter), 512
+    world = jax.jit(lambda key: envs.begin(key, count))(jax.random.key(0))
+    step = jax.jit(envs.step)
+    for number in range(20):
+        key = jax.random.key(99 + number)
+        actions = jax.random.randint(key, (count,), 0, adapter.spec.n_actions)
+        world, outcome = step(world, actions, jax.random.key(number))
+        assert np.abs(outcome.reward).max() < 30
+        assert np.asarray(world.state.energy).max() < 0
