@@ -37,7 +37,12 @@ Member = dict[str, float]
 class FusedConfig:
     """Parameters of the fused workflow."""
 
-    n_envs: int = param(256, "environments on the device", ge=1, le=2**24)
+    n_envs: int | None = param(
+        None,
+        "environments on the device; null: envs_per_actor, which the settings fit",
+        ge=1,
+        le=2**24,
+    )
     n_seeds: int = param(1, "agents trained at once: seed, seed + 1, ...", ge=1, le=10**6)
     sweep: str = param(
         "",
@@ -88,8 +93,9 @@ class Driver:
         self._members = members(agent, config, learner.config.seed)
         envs = DeviceEnvs.of(learner.envs[0], learner.adapter)
         steps, window = learner.config.block_steps, learner.config.reward_window
-        self._program = Program(agent, envs, config.n_envs, steps, window)
-        self._block = config.n_envs * steps
+        n_envs = config.n_envs or learner.config.envs_per_actor
+        self._program = Program(agent, envs, n_envs, steps, window)
+        self._block = n_envs * steps
         self._steps = self._loop.counters.steps
         self._queue: deque[Any] = deque()
         self._compiled = compiled
