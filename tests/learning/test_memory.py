@@ -53,7 +53,7 @@ def recalled(folder: Path, seed: int, **words: Any) -> float:
     return float(np.mean([play(agent, episode).total_reward for _ in range(40)]))
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_ppo_recalls(seed: int, tmp_path: Path) -> None:
     assert recalled(tmp_path, seed, model_type="LSTM", **PPO) > 0.9
 

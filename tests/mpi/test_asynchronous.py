@@ -126,7 +126,8 @@ def test_learners_start_equal_and_stay_equal(tmp_path: Path, workflow: str) -> N
     assert mine == theirs
 
 
-@pytest.mark.parametrize("every", [1, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("every", [1, 4])
 def test_two_learners_learn_like_one(tmp_path: Path, every: int) -> None:
     """Same steps and updates; the loss ends in the same region (a factor of three)."""
     words = (*SMALL, "--workflow", "async")

@@ -89,6 +89,7 @@ def test_an_agent_that_learns_nothing(exarl: Any, scratch: Path) -> None:
     assert "bound by    the environment" in answer.out
 
 
+@pytest.mark.slow
 def test_on_several_ranks(tmp_path: Path) -> None:
     words = ("bench", "--json", "--procs", "2", "--workflow", "async", *SMALL)
     folders = [tmp_path / "scratch", tmp_path / "work"]

@@ -125,6 +125,7 @@ def _within(weights: np.ndarray, row: np.ndarray) -> bool:
     return bool((windows == row).all(-1).any())
 
 
+@pytest.mark.slow
 def test_ppo_learns_cartpole_in_one_program(tmp_path: Path) -> None:
     """Two seeds at once, each over 400 in the mean of its last 100 episodes."""
     words = {"agent": "PPO-v0", "env": "CartPole-v1", "n_envs": 8, "total_steps": 100_000}
