@@ -41,10 +41,8 @@ def test_the_statistic_finds_a_learner_that_drops_the_slowest_fifth() -> None:
     assert distance(blocks.ravel(), reference) < critical(STEPS, len(reference))
 
 
-@pytest.mark.parametrize(
-    "workflow",
-    ["async", *(pytest.param(name, marks=pytest.mark.slow) for name in ("rma", "seed"))],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("workflow", ["async", "rma", "seed"])
 def test_trained_steps_are_distributed_like_sampled_ones(tmp_path: Path, workflow: str) -> None:
     reference, found = draws(20 * STEPS), []
     for seed in SEEDS:
