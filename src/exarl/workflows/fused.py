@@ -11,7 +11,6 @@ import csv
 import dataclasses
 import io
 import itertools
-import math
 from collections import deque
 from dataclasses import dataclass
 from typing import Any
@@ -66,12 +65,14 @@ class Fused(ExaWorkflow):
             raise ConfigError("data_generation must be learner in workflow 'fused'")
         if config.action_type == "fixed":
             raise ConfigError("action_type must be variable in workflow 'fused'")
-        if len(members(agent, self.config, config.seed)) > 1 and config.eval_interval is not None:
+        count = len(members(agent, self.config, config.seed))
+        if count > 1 and config.eval_interval is not None:
             raise ConfigError("eval_interval is for one agent, not for a population")
-        import exarl.agents.compiled  # noqa: F401 - first, since it sets JAX up
+        from exarl.agents import compiled  # first, since it sets JAX up
         from exarl.envs.device import functions_of
 
         functions_of(learner.envs[0])
+        check_shares(count, self.config, config.envs_per_actor, compiled.jax.device_count())
 
     def run(self, learner: Experiment) -> None:
         agent = learner.loop.agent
@@ -159,7 +160,8 @@ class Driver:
             lags=[0],
             unlisted=ended - len(returns),
         )
-        metrics = {name: _mean(value) for name, value in found.metrics.items()}
+        told = {name: value[np.isfinite(value)] for name, value in found.metrics.items()}
+        metrics = {name: float(value.mean()) for name, value in told.items() if value.size}
         updates = self._agent.updates_of(self._block, self._loop.counters.steps + self._block)
         self._loop.count(report, {**metrics, "updates": updates})
 
@@ -214,13 +216,6 @@ class Driver:
         jax = self._compiled.jax
         mesh = jax.sharding.Mesh(np.array(devices), ("all",))
         split, whole = (jax.NamedSharding(mesh, jax.P(*axes)) for axes in (("all",), ()))
-        shared = len(self._members) if self.many else self._program.n_envs
-        if shared % len(devices):
-            what = "agents" if self.many else "environments"
-            raise ConfigError(
-                f"{shared} {what} cannot be shared out among {len(devices)} devices: change"
-                f" {'n_seeds' if self.many else 'n_envs'}, or set devices"
-            )
         if self.many:
             return jax.tree.map(lambda _: split, carry)
         placed = jax.tree.map(lambda _: whole, carry)
@@ -240,8 +235,10 @@ class Driver:
 
     def _show_population(self) -> None:
         count = len(self._members)
-        if self._loop.counters.steps == 0:
-            self._loop.window = Window(count)  # of each member its mean
+        window = Window(count)  # of each member its mean
+        window.returns.extend(self._loop.window.returns)
+        window.lengths.extend(self._loop.window.lengths)
+        self._loop.window = window
         self._loop.note(f"{count:,} agents at once; steps are those of each")
 
     def _write_population(self) -> None:
@@ -256,10 +253,18 @@ class Driver:
             run.population.write_text(text.getvalue())
 
 
-def _mean(values: Any) -> float:
-    """Over the agents of a population; NaN where none has anything to say."""
-    told = values[np.isfinite(values)]
-    return float(told.mean()) if told.size else math.nan
+def check_shares(agents: int, config: FusedConfig, envs_per_actor: int, available: int) -> None:
+    """ConfigError when agents, or the environments of one, cannot be shared out among the devices."""
+    devices = config.devices or available
+    if devices > available:
+        raise ConfigError(f"devices={devices}, but JAX sees {available}")
+    shared, what, key = agents, "agents", "n_seeds"
+    if agents == 1:
+        shared, what, key = config.n_envs or envs_per_actor, "environments", "n_envs"
+    if shared % devices:
+        raise ConfigError(
+            f"{shared} {what} cannot be shared out among {devices} devices: change {key} or devices"
+        )
 
 
 def members(agent: Learned, config: FusedConfig, seed: int) -> list[Member]:

@@ -17,6 +17,7 @@ from helpers_matrix import CASES, parameters
 from exarl import ExaLearner
 from exarl.errors import ConfigError
 from exarl.runs.checkpoint import find_newest, load_checkpoint
+from exarl.runs.metrics import read_rows
 
 pytest.importorskip("jax")
 
@@ -53,6 +54,8 @@ def test_a_stopped_run_continues_as_if_nothing_had_happened(case: str, tmp_path:
     summary = summary_of(whole)
     assert summary["timesteps_total"] == 240
     assert summary["updates_total"] > 0
+    for row in read_rows(whole / "result.jsonl"):  # before the first update nothing is told
+        assert all(value is not None for name, value in row.items() if "loss" in name)
     assert_same(everything_of(parts), everything_of(whole))
 
 
@@ -167,6 +170,7 @@ def test_several_devices_share_the_environments(tmp_path: Path) -> None:
         ({"sweep": "gamma=0.9:0.99"}, "neither"),
         ({"sweep": "epochs=1,2"}, "no number that can be swept"),
         ({"n_seeds": 2, "eval_interval": 100}, "eval_interval"),
+        ({"devices": 999}, "JAX sees"),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_is_written(
