@@ -92,7 +92,7 @@ class Program:
         agent = with_parameters(self.agent, parameters)
         learned, moments = agent.first_state(compiled, params), agent.moments()
         begun, key = jax.random.split(jax.random.key(seed))
-        memory = {n: jnp.zeros((self.n_envs, *s.shape), s.dtype) for n, s in self._memory.items()}
+        memory = {n: jnp.zeros((self.n_envs, *s.shape), s.dtype) for n, s in agent.memory.items()}
         nothing = jnp.full((2, self.window), jnp.nan, jnp.float32)
         world = self.envs.begin(begun, self.n_envs)
         returns = jnp.zeros(self.n_envs, jnp.float32)
@@ -127,10 +127,6 @@ class Program:
         )
         key = jax.random.key_data(key)
         return carry._replace(learned=learned, moments=moments, window=window, key=key), found
-
-    @property
-    def _memory(self) -> Mapping[str, Any]:
-        return self.agent.memory
 
     def _acting(self, agent: Learned, carry: Carry, steps: Any) -> Any:
         now = {f"now/{name}": value for name, value in agent.schedules(steps, jnp).items()}
