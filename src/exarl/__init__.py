@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from exarl.agents.base import ExaAgent
     from exarl.envs.base import ExaEnv
     from exarl.errors import ConfigError, ExarlError
-    from exarl.experiment import ExaLearner, RunResult, train
+    from exarl.experiment import ExaLearner, train
+    from exarl.member import RunResult
     from exarl.names import make, register
     from exarl.workflows.base import ExaWorkflow
 
@@ -25,7 +26,7 @@ _PUBLIC = {
     "ExaWorkflow": "exarl.workflows.base",
     "ExarlError": "exarl.errors",
     "ConfigError": "exarl.errors",
-    "RunResult": "exarl.experiment",
+    "RunResult": "exarl.member",
     "make": "exarl.names",
     "register": "exarl.names",
     "train": "exarl.experiment",

@@ -18,6 +18,7 @@ import numpy as np
 from exarl import registry
 from exarl.agents.base import ExaAgent, NoParameters
 from exarl.agents.offpolicy import LEARNS_ALONE
+from exarl.comm.layout import Layout, plan_layout
 from exarl.comm.wait import wait_for
 from exarl.config import (
     FAMILIES,
@@ -252,6 +253,19 @@ def generate(agent: ExaAgent, weights: np.ndarray, rows: Arrays) -> Arrays:
     return agent.generate(rows)
 
 
+def plan(configuration: Configuration, ranks: int, serial: bool = False) -> Layout:
+    """How ``ranks`` are spent; a workflow that starts its own processes counts those."""
+    learner, workflow = configuration.learner, build_workflow(configuration)
+    if workflow.hosted and not serial:
+        if learner.process_per_env > 1:
+            raise ConfigError(
+                f"workflow '{learner.workflow}' starts no MPI ranks: process_per_env must be 1"
+            )
+        actors = getattr(workflow.config, "n_actors", None) or 1
+        return Layout(learner.learner_procs + actors, learner.learner_procs, 1)
+    return plan_layout(ranks, learner.learner_procs, learner.process_per_env)
+
+
 def check_configuration(configuration: Configuration, ranks: int = 1) -> None:
     """ConfigError for what can be known to fail before anything is built or started."""
     learner = configuration.learner
@@ -310,23 +324,29 @@ def create_run(
     configuration: Configuration,
     layout: Mapping[str, Any],
     mpi: str | None,
-    environment: Mapping[str, str] | None = None,
+    spec: EnvSpec | None = None,
     run: RunDirectory | None = None,
 ) -> RunDirectory:
     """A new run directory for this configuration, with its manifest in it; ``run`` says where.
 
-    ``environment`` is what the environment says of itself.
+    ``spec`` is what the environment looks like and says of itself.
     """
     learner, run = configuration.learner, run or place_run(configuration)
     layout = {**layout, "envs_per_actor": learner.envs_per_actor}
-    facts = {"mpi": mpi, "environment": {"id": learner.env, **(environment or {})}}
+    about = spec.about if spec is not None else {}
+    facts: dict[str, Any] = {"mpi": mpi, "environment": {"id": learner.env, **about}}
+    if spec is not None:
+        facts["spec"] = spec.to_json()
     run.create(configuration.to_json(), make_manifest(layout, learner.seed, **facts))
     return run
 
 
-def join_traces(run: RunDirectory, ranks: int) -> None:
-    """One trace of those that the ranks have written, or are about to write."""
-    parts = [run.rank_file("trace", rank, "json") for rank in range(ranks)]
+def join_traces(run: RunDirectory, ranks: int | None) -> None:
+    """One trace of those that the ranks have written, or are about to write; None: that are there."""
+    if ranks is None:
+        parts = sorted(run.logs.glob("trace_*.json"))
+    else:
+        parts = [run.rank_file("trace", rank, "json") for rank in range(ranks)]
     wait_for(lambda: True if all(part.exists() for part in parts) else None)
     merge(parts, run.trace)
     for part in parts:

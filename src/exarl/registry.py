@@ -118,8 +118,8 @@ workflows = Registry(
         "rma": "exarl.workflows.rma:Rma",
         "seed": "exarl.workflows.seed:Seed",
         "fused": "exarl.workflows.fused:Fused",
+        "elastic": "exarl.workflows.elastic:Elastic",
     },
-    planned=("elastic",),
 )
 networks = Registry(
     "network",

@@ -15,7 +15,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("networks", "learning", "replay", "comm", "runs"),
     ("agents", "envs"),
     ("workflows",),
-    ("experiment", "components"),
+    ("experiment", "components", "member", "hosts"),
     ("report", "plan"),
     ("sweep",),
     ("launch", "names"),
@@ -25,7 +25,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
 names and the module's entry after it. Its last row is three: the command line calls sweeps and
 reports, and a sweep ends with a report."""
 
-SAME_ROOM = {"components": "experiment"}
+SAME_ROOM = {"components": "experiment", "member": "experiment", "hosts": "experiment"}
 """Files at the top that are one room."""
 
 NARROWER = {"agents": {"networks", "learning", "replay"}}
@@ -62,7 +62,7 @@ PERMITS = {
     "PIL": Permit(("launch",), lazy=True),
     "imageio_ffmpeg": Permit(("launch",), lazy=True),
     "zmq": Permit(("envs",), lazy=True),
-    "ray": Permit(("workflows/elastic", "comm/cluster.py", "sweep", "launch"), lazy=True),
+    "ray": Permit(("comm/cluster.py", "sweep", "launch"), lazy=True),
     "optuna": Permit(("sweep",), lazy=True),
     "plotly": Permit(("report",), lazy=True),
 }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,16 +10,15 @@ from typing import Any
 
 import numpy as np
 
+from exarl.comm.messages import ANY, Messages
 from exarl.comm.wait import wait_for
 from exarl.errors import ConfigError
 
 CHUNK = 1 << 30
 """Longest single message: MPI counts are 32 bits wide in many libraries still in use."""
 
-ANY = -1
 
-
-class Channel:
+class Channel(Messages):
     """Sends and receives byte arrays on a communicator of its own.
 
     A message of exactly ``chunk`` bytes is continued by the next one, so lengths need no header.
@@ -35,19 +33,10 @@ class Channel:
         self._posted: list[list[Any]] = []
 
     def send(self, payload: Any, dest: int | Iterable[int], tag: int) -> None:
-        """Send the same bytes to one rank or to several; returns when the buffer is free again."""
         requests = self._start(payload, [dest] if isinstance(dest, int) else dest, tag)
         wait_for(lambda: True if self._mpi.Request.Testall(requests) else None)
 
-    def share(self, data: Any, tag: int) -> Any:
-        """What rank 0 has as ``data``, plain enough for JSON, on every rank."""
-        if self.rank:
-            return unpack_json(self.receive(0, tag)[1])
-        self.send(pack_json(data), range(1, self.size), tag)
-        return data
-
     def post(self, payload: Any, dest: int, tag: int) -> None:
-        """Send without waiting; the payload is kept until it has gone, and must not change."""
         self._posted = [sending for sending in self._posted if not self._gone(sending)]
         self._posted.append(self._start(payload, [dest], tag))
 
@@ -68,12 +57,7 @@ class Channel:
     def _gone(self, requests: list[Any]) -> bool:
         return bool(self._mpi.Request.Testall(requests))
 
-    def receive(self, source: int = ANY, tag: int = 0) -> tuple[int, np.ndarray]:
-        """The next message of ``tag`` and the rank it came from."""
-        return wait_for(lambda: self.poll(source, tag))
-
     def poll(self, source: int = ANY, tag: int = 0) -> tuple[int, np.ndarray] | None:
-        """Like ``receive``, but None when nothing has come yet."""
         found = self._poll_piece(source, tag)
         if found is None or len(found[1]) < self._chunk:
             return found
@@ -121,14 +105,6 @@ def unname_shared_memory(comm: Any) -> None:
             name = line.split(maxsplit=5)[-1]
             if name.startswith("/dev/shm/mpich_") and not name.endswith(" (deleted)"):
                 Path(name).unlink(missing_ok=True)  # another rank may be faster
-
-
-def pack_json(data: Any) -> bytes:
-    return json.dumps(data).encode()
-
-
-def unpack_json(payload: np.ndarray) -> Any:
-    return json.loads(payload.tobytes())
 
 
 def split(comm: Any, group: int | None) -> Any:

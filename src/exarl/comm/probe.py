@@ -6,7 +6,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from exarl.comm.mpi import Channel, meet, pack_json, unpack_json
+from exarl.comm.messages import pack_json, unpack_json
+from exarl.comm.mpi import Channel, meet
 from exarl.comm.window import WORD, Window
 
 BUSY_S = 0.2

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Sequence
 
-from exarl.comm.layout import plan_layout
 from exarl.comm.mpi import launched_ranks
 from exarl.config import Configuration, LearnerConfig, schema_of
 from exarl.errors import ConfigError
 from exarl.launch import words as line
+from exarl.launch.aliases import modern
 from exarl.launch.describe import parameter_table
 
 TRAIN_HELP = """\
@@ -42,6 +43,7 @@ def train(words: list[str]) -> int:
     if line.wants_help(words):
         sys.stdout.write(TRAIN_HELP + parameter_table(schema_of(LearnerConfig)))
         return 0
+    words, notes = modern(words, os.environ)
     given = list(words)
     config = line.take(words, "config")
     procs = line.take_count(words, "procs")
@@ -49,6 +51,9 @@ def train(words: list[str]) -> int:
     serial = line.take_flag(words, "serial")
     if restarts and procs is None:
         raise ConfigError("--max_restarts needs --procs (command line)")
+
+    for note in notes:
+        sys.stderr.write(f"exarl: {note}\n")
 
     from exarl.components import configure
     from exarl.experiment import ExaLearner
@@ -71,14 +76,15 @@ def resume(words: list[str]) -> int:
     procs = line.take_count(words, "procs")
     serial = line.take_flag(words, "serial")
 
-    from exarl.components import check_same_run, configure_again, finished_by
+    from exarl.components import build_workflow, check_same_run, configure_again, finished_by
     from exarl.experiment import ExaLearner
     from exarl.runs.directory import open_run, stored_ranks
 
     run = open_run(path)
     configuration = configure_again(run, words)
     check_same_run(run, configuration)
-    launches = launched_ranks() is None and not serial
+    hosted = build_workflow(configuration).hosted
+    launches = launched_ranks() is None and not serial and not hosted
     procs = (procs or stored_ranks(run)) if launches else 1
     if launches:
         check_ranks(configuration, procs)
@@ -128,10 +134,9 @@ def finish(learner: object) -> int:
 
 def check_ranks(configuration: Configuration, procs: int) -> None:
     """Refuse a wrong number of ranks, and what every rank would refuse, before anything is started."""
-    from exarl.components import check_configuration
+    from exarl.components import check_configuration, plan
 
-    learner = configuration.learner
-    plan_layout(procs, learner.learner_procs, learner.process_per_env)
+    plan(configuration, procs)
     check_configuration(configuration, procs)
 
 

@@ -29,20 +29,24 @@ def take(words: list[str], name: str) -> str | None:
 
 def take_flag(words: list[str], name: str) -> bool:
     """Remove a bare ``--name``; whether it was there."""
-    found = f"--{name}" in words
-    while f"--{name}" in words:
-        words.remove(f"--{name}")
-    return found
+    spellings = (f"--{name}", f"--{name.replace('_', '-')}")
+    found = [word for word in words if word in spellings]
+    words[:] = [word for word in words if word not in spellings]
+    return bool(found)
 
 
-def take_count(words: list[str], name: str, default: int | None = None) -> int | None:
-    """Like ``take``, for a whole number of at least 1."""
+def take_count(
+    words: list[str], name: str, default: int | None = None, least: int = 1
+) -> int | None:
+    """Like ``take``, for a whole number of at least ``least``."""
     text = take(words, name)
     if text is None:
         return default
-    if not (text.isascii() and text.isdigit() and len(text) < 16 and int(text) >= 1):
+    if not (text.isascii() and text.isdigit() and len(text) < 16 and int(text) >= least):
         shown = text if len(text) < 40 else f"{text[:37]}..."
-        raise ConfigError(f"{name} is a whole number of at least 1, not '{shown}' (command line)")
+        raise ConfigError(
+            f"{name} is a whole number of at least {least}, not '{shown}' (command line)"
+        )
     return int(text)
 
 

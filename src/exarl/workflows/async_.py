@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from exarl.comm.codec import decode_arrays, encode_arrays
-from exarl.comm.mpi import ANY
+from exarl.comm.messages import ANY
 from exarl.config import param
 from exarl.types import ACTOR_PHASES, Arrays, Block
 from exarl.workflows import sync

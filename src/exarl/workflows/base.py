@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -81,6 +82,49 @@ class Source(Protocol):
         """
 
 
+class Word(NamedTuple):
+    """What is heard of an actor: one of the kinds below, with bytes or the reason of a loss."""
+
+    kind: str
+    actor: int
+    payload: bytes = b""
+    error: str = ""
+
+
+READY, BLOCK, STATE, GOODBYE, LOST = "ready", "block", "state", "goodbye", "lost"
+
+
+class Crew(Protocol):
+    """Actors that are hired, may be lost, and are known by numbers that are never used again."""
+
+    words: deque[Word]
+    """What has been heard and not yet read; filled by other threads."""
+
+    def hire(self, actor: int, states: Arrays) -> None:
+        """Have this actor made, where there is room for it; its first word is READY or LOST.
+
+        ``states`` are those of its environments, in a resumed run.
+        """
+
+    def put(self, weights: bytes) -> Any:
+        """Weights where every actor can fetch them."""
+
+    def roll(self, actor: int, weights: Any, version: int) -> None:
+        """Ask for a block, acted with what ``put`` gave: a BLOCK, empty if it was given up."""
+
+    def ask_state(self, actor: int, last: bool) -> None:
+        """Ask for a STATE after the blocks asked for so far; GOODBYE if it is the last."""
+
+    def stop(self, actor: int) -> None:
+        """Let it give up its block at the next step, and begin no other."""
+
+    def store(self) -> int:
+        """Bytes that may wait between actors and learners, of all of them together."""
+
+    def room(self) -> int:
+        """How many actors the machines at hand have room for, all learners' together."""
+
+
 class Experiment(Protocol):
     """The run as a workflow sees it (``exarl.ExaLearner`` is one).
 
@@ -93,6 +137,7 @@ class Experiment(Protocol):
     agent: ExaAgent
     channel: Channel | None
     fresh: bool
+    crew: Crew | None  # actors of a learner that hires them
     players: Any  # the communicator of learners and actors, without the groups' other members
     team: LearnerTeam | None
     codec: BlockCodec
@@ -116,6 +161,8 @@ class ExaWorkflow(ABC):
     """Whether ``learner_procs`` may be more than one."""
     one_rank: bool = False
     """Whether it runs on one rank only."""
+    hosted: bool = False
+    """Whether its learners and actors are processes that it starts itself (see ``exarl.hosts``)."""
     lags: bool = False
     """Whether blocks may have been acted with older weights than those they train."""
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from exarl.agents.base import ExaAgent
 from exarl.comm.codec import decode_arrays
-from exarl.comm.mpi import ANY
+from exarl.comm.messages import ANY
 from exarl.comm.steps import Report, StepCodec
 from exarl.comm.wait import wait_for
 from exarl.runs.clock import Clock

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from exarl.comm.codec import BlockCodec, decode_arrays, encode_arrays
-from exarl.comm.mpi import pack_json, unpack_json
+from exarl.comm.messages import pack_json, unpack_json
 from exarl.comm.wait import wait_for
 from exarl.runs.checkpoint import Checkpoint
 from exarl.types import Arrays, Block

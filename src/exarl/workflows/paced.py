@@ -23,7 +23,7 @@ class PacedSource(Source):
     """
 
     def __init__(self, ranks: Sequence[int], pacer: Pacer) -> None:
-        self._ranks = ranks
+        self._ranks = list(ranks)
         self._pacer = pacer
         self._inbox: dict[int, deque[Block]] = {rank: deque() for rank in ranks}
         self._received = dict.fromkeys(ranks, 0)

@@ -24,7 +24,7 @@ class Pacer:
 
     ``ahead`` is how many blocks an actor may begin before its last one is trained; with
     ``first_come`` the block that has waited longest is trained next, with ``round_robin`` the one
-    whose grant is oldest, however long that takes.
+    whose grant is oldest, however long that takes. Never more than ``most`` blocks are under way.
     """
 
     def __init__(
@@ -34,11 +34,13 @@ class Pacer:
         max_lag: int | None,
         ahead: int = 1,
         order: str = "first_come",
+        most: int | None = None,
     ) -> None:
         self._actors = list(actors)
         self._max_lag = max_lag
         self._ahead = ahead
         self._order = order
+        self._most = most
         self._granted: deque[int] = deque()  # actors with leave for a block, oldest first
         self._versions: dict[int, deque[int]] = {actor: deque() for actor in actors}
         self._arrived: deque[int] = deque()
@@ -49,12 +51,34 @@ class Pacer:
         """Blocks granted and not yet trained."""
         return len(self._granted)
 
+    def join(self, actor: int) -> None:
+        """One actor more."""
+        self._actors.append(actor)
+        self._versions[actor] = deque()
+
+    def leave(self, actor: int) -> int:
+        """One less: what has not arrived of its blocks never will; how many those are.
+
+        Those that have are trained like any others.
+        """
+        here, held = self._arrived.count(actor), self._versions[actor]
+        lost = len(held) - here
+        for _ in range(lost):
+            held.pop()
+        granted = [a for a in self._granted if a == actor][:here]
+        self._granted = deque([a for a in self._granted if a != actor] + granted)
+        self._actors.remove(actor)
+        self._turn = 0
+        return lost
+
     def grants(self, version: int) -> list[int]:
         """Actors that may begin a block now, with the weights of ``version``."""
         given: list[int] = []
         order = self._actors[self._turn :] + self._actors[: self._turn]
         for allowance in range(1, self._ahead + 2):
             for actor in order:
+                if self._most is not None and len(self._granted) >= self._most:
+                    break
                 if len(self._versions[actor]) < allowance and self._feasible(version, version):
                     self._granted.append(actor)
                     self._versions[actor].append(version)

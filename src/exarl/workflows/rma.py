@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from exarl.comm.codec import decode_arrays, encode_arrays
-from exarl.comm.mpi import ANY
+from exarl.comm.messages import ANY
 from exarl.comm.probe import BUSY_S, one_sided_latency
 from exarl.comm.wait import wait_for
 from exarl.comm.window import WORD

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from exarl.comm.mpi import Channel, pack_json, unpack_json
+from exarl.comm.messages import Messages, pack_json, unpack_json
 from exarl.comm.wait import wait_for
 from exarl.errors import ExarlError
 from exarl.types import Block
@@ -84,7 +84,7 @@ class Decision:
 class Rounds:
     """The rounds as one learner sees them; ``channel`` joins the learners, None: there is one."""
 
-    def __init__(self, channel: Channel | None) -> None:
+    def __init__(self, channel: Messages | None) -> None:
         self._channel = channel if channel is not None and channel.size > 1 else None
         self._nudged = False
 
@@ -133,7 +133,7 @@ class Rounds:
         return channel.poll(0, OPEN_TAG) is not None
 
 
-def _drain(channel: Channel, tag: int) -> bool:
+def _drain(channel: Messages, tag: int) -> bool:
     found: Any = None
     while (message := channel.poll(tag=tag)) is not None:
         found = message

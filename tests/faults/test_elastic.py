@@ -1,0 +1,98 @@
+"""The elastic workflow on a real Ray: actors die, the run is stopped and goes on, nothing is left."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from helpers_jobs import LIGHT, Job, newest, resume, run, summary_of, train, wait_until
+
+pytest.importorskip("ray")
+
+WORDS = (*LIGHT, "--workflow", "elastic", "--block_steps", "8", "--env", "ExaLatency-v0")
+
+
+def actors(job: Job) -> list[int]:
+    """The processes of its actors; Ray names them when they are made."""
+    return [
+        pid
+        for pid in job.pids()
+        if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"ray::ActorHost")
+    ]
+
+
+def last_row(path: Path) -> dict[str, float]:
+    rows = (path / "result.jsonl").read_text().splitlines() if path.exists() else []
+    return dict(json.loads(rows[-1])) if rows else {"training_iteration": 0, "env_restarts": 0}
+
+
+def test_killed_actors_are_replaced_and_a_stopped_run_goes_on(tmp_path: Path) -> None:
+    path, folders = tmp_path / "run", set(Path("/tmp").glob("exarl-ray-*"))
+    job = Job(train(path, *WORDS, "--n_actors", 2, "--wall_time", 120, "--total_steps", 10**6))
+    try:
+        wait_until(
+            lambda: (path / "result.jsonl").exists() and last_row(path)["training_iteration"]
+        )
+        os.kill(actors(job)[0], signal.SIGKILL)
+        wait_until(lambda: last_row(path)["env_restarts"] == 1)
+        job.send(signal.SIGTERM)
+        ended = job.wait()
+    finally:
+        job.kill()
+    assert ended.code == 128 + signal.SIGTERM, ended.err
+    assert "was lost" in ended.err and "exarl resume" in ended.err.splitlines()[-1]
+    summary = summary_of(path)
+    steps = summary["timesteps_total"]
+    assert summary["reason"] == "SIGTERM" and summary["env_failures"]["crash"] == 1
+    books = summary["blocks"]
+    assert books["trained"] + books["left"] + books["dropped"] == books["produced"]
+    states = newest(path).arrays["envs"]
+    assert {name.partition("/")[0] for name in states if "/" in name} <= {"0", "1", "2"}
+
+    ended = run(resume(path, "--total_steps", steps + 400)).ok()
+    assert f"continuing at step {steps:,}" in ended.err
+    summary = summary_of(path)
+    assert summary["timesteps_total"] >= steps + 400 and summary["env_restarts"] >= 1
+    assert set(Path("/tmp").glob("exarl-ray-*")) <= folders, "Ray's files were left"
+
+
+@pytest.mark.slow
+def test_two_learners_stay_equal(tmp_path: Path) -> None:
+    words = ("--learner_procs", 2, "--n_actors", 3, "--check_learners", 5, "--agent", "DQN-v0")
+    run(train(tmp_path / "run", *WORDS, *words, "--learning_starts", 100, "--hidden", "[8]")).ok()
+    assert summary_of(tmp_path / "run")["updates_total"] > 500
+
+
+def test_what_cannot_be_is_refused_before_anything_is_there(tmp_path: Path) -> None:
+    for words, reason in (
+        (("--process_per_env", 2), "process_per_env must be 1"),
+        (("--address", "127.0.0.1:9"), "cannot use Ray at 127.0.0.1:9"),
+        (("--procs", 3), "runs on one rank, not on 3"),
+    ):
+        ended = run(train(tmp_path / "run", *WORDS, *words))
+        assert ended.code == 2 and reason in ended.err.splitlines()[-1]
+        assert not (tmp_path / "run").exists()
+
+
+BROKEN = """
+import gymnasium
+
+class Broken(gymnasium.Env):
+    def __init__(self):
+        raise OSError("no licence for the solver")
+
+gymnasium.register("Broken-v0", "broken:Broken")
+"""
+
+
+def test_an_environment_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_text(BROKEN)
+    words = (*WORDS, "--n_actors", 1, "--env", "broken:Broken-v0")
+    ended = Job(train(tmp_path / "run", *words), cwd=tmp_path).wait()
+    assert ended.code == 1
+    last = ended.err.splitlines()[-1]
+    assert "no actor could be started" in last and "no licence for the solver" in last
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,249 @@
+"""The elastic learner's books: whatever becomes of its actors, every block counts once."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, deque
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from exarl.comm.codec import BlockCodec, encode_arrays
+from exarl.comm.layout import Layout
+from exarl.config import LearnerConfig
+from exarl.errors import EnvironmentFailure
+from exarl.types import Arrays, ArraySpec, Block, EnvSpec
+from exarl.workflows.base import BLOCK, GOODBYE, LOST, READY, STATE, Word
+from exarl.workflows.elastic import ElasticConfig, HiredSource, share_of
+
+SPEC = EnvSpec("Toy-v0", ArraySpec((1,), "float32"), ArraySpec((), "int64"), 2)
+CODEC = BlockCodec(SPEC, {})
+STEPS = 2
+
+
+class Actor:
+    """What a process would do: answers in the order it is asked."""
+
+    def __init__(self) -> None:
+        self.asked: deque[tuple[str, int]] = deque()
+        self.sent = self.dropped = 0
+        self.stopped = False
+
+
+class CrewInMemory:
+    """Actors that do nothing until ``work`` is called, and die when ``lose`` is."""
+
+    def __init__(self, room: int = 4, store: int = 10**9) -> None:
+        self.words: deque[Word] = deque()
+        self.actors: dict[int, Actor] = {}
+        self.hired: list[tuple[int, list[str]]] = []
+        self._room, self._store = room, store
+
+    def hire(self, actor: int, states: Arrays) -> None:
+        self.hired.append((actor, sorted(states)))
+        self.actors[actor] = Actor()
+        self.actors[actor].asked.append((READY, 0))
+
+    def put(self, weights: bytes) -> Any:
+        return weights
+
+    def roll(self, actor: int, weights: Any, version: int) -> None:
+        if actor in self.actors:
+            self.actors[actor].asked.append((BLOCK, version))
+
+    def ask_state(self, actor: int, last: bool) -> None:
+        if actor in self.actors:
+            self.actors[actor].asked.append((GOODBYE if last else STATE, 0))
+
+    def stop(self, actor: int) -> None:
+        if actor in self.actors:
+            self.actors[actor].stopped = True
+
+    def store(self) -> int:
+        return self._store
+
+    def room(self) -> int:
+        return self._room
+
+    def work(self, number: int) -> None:
+        """Let an actor answer what it was asked first."""
+        actor = self.actors[number]
+        if not actor.asked:
+            return
+        kind, version = actor.asked.popleft()
+        payload = b""
+        if kind == BLOCK and not actor.stopped:
+            actor.sent += 1
+            stamp = encoded(number * 10_000 + actor.sent, version)
+            payload = actor.sent.to_bytes(8, "little") + stamp
+        elif kind in (STATE, GOODBYE):
+            header = np.array([actor.sent, actor.dropped], np.int64).tobytes()
+            payload = header + bytes(encode_arrays({f"{number}/sent": np.array(actor.sent)}))
+        self.words.append(Word(kind, number, payload))
+
+    def lose(self, number: int) -> None:
+        del self.actors[number]
+        self.words.append(Word(LOST, number, error="killed"))
+
+
+def encoded(stamp: int, version: int) -> bytes:
+    zeros, flags = np.zeros((STEPS, 1)), np.zeros((STEPS, 1), bool)
+    block = Block(
+        np.full((STEPS + 1, 1, 1), stamp, np.float32),
+        zeros.astype(np.int64),
+        zeros.astype(np.float32),
+        flags,
+        flags,
+        np.zeros((0, 1), np.float32),
+        np.zeros(0),
+        np.zeros(0, np.int64),
+        version=version,
+    )
+    return CODEC.encode(block).tobytes()
+
+
+def source_of(crew: CrewInMemory, states: Arrays | None = None, **options: Any) -> HiredSource:
+    learners, rank = options.pop("learners", 1), options.pop("rank", 0)
+    learner: Any = SimpleNamespace(
+        crew=crew,
+        codec=CODEC,
+        config=LearnerConfig(block_steps=STEPS, max_env_failures=3),
+        role=SimpleNamespace(rank=rank),
+        layout=Layout(learners + 4, learners, 1),
+        loop=SimpleNamespace(note=lambda text: None),
+        states=states or {},
+    )
+    return HiredSource(learner, ElasticConfig(**{"n_actors": 4, **options}))
+
+
+def stamp_of(block: Block) -> int:
+    return int(block.observations[0, 0, 0])
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_every_block_is_trained_once_whoever_dies(seed: int) -> None:
+    rng, crew = random.Random(seed), CrewInMemory()
+    source = source_of(crew, blocks_ahead=rng.choice([0, 1, 2]))
+    version, trained, lost, restarts = 0, [], 0, 0
+    source.publish(lambda: np.zeros(3, np.float32), version, trained=0)
+    asked = None
+    while len(trained) < 300:
+        if rng.random() < 0.03:
+            crew.lose(rng.choice(list(crew.actors)))
+            lost += 1
+        if asked is None and rng.random() < 0.05:
+            asked = len(trained)
+            source.ask_states()
+        crew.work(rng.choice(list(crew.actors)))
+        if asked is not None and (found := source.states()) is not None:
+            states, under_way = found
+            # What a resumed run gets: each actor's state, and just those of its blocks before that
+            # state which had not been trained when the snapshot began.
+            before = Counter(stamp_of(b) // 10_000 for b in under_way)
+            for name, sent in states.items():
+                if name.endswith("/sent"):
+                    number = int(name.partition("/")[0])
+                    done = sum(stamp // 10_000 == number for stamp in trained[:asked])
+                    assert done + before[number] == sent
+            asked = None
+        if (block := source.take(version)) is not None:
+            trained.append(stamp_of(block))
+            restarts += block.restarts
+            version += 1
+            source.publish(lambda: np.zeros(3, np.float32), version, trained=1)
+    assert len(set(trained)) == len(trained)
+    assert len(crew.hired) == 4 + lost or crew.words  # the last loss may not have been read yet
+    assert len({number for number, _ in crew.hired}) == len(crew.hired), "a number was used again"
+    assert lost - 3 <= restarts <= lost
+    left, tally = finish(crew, source)
+    assert tally.produced == len(trained) + len(left) + tally.dropped
+    assert not {stamp_of(block) for block in left} & set(trained)
+
+
+def finish(crew: CrewInMemory, source: HiredSource) -> tuple[list[Block], Any]:
+    """Stop while all actors go on answering."""
+    read = source._receive_blocks
+
+    def working() -> None:
+        for number in list(crew.actors):
+            crew.work(number)
+        read()
+
+    source._receive_blocks = working  # type: ignore[method-assign]
+    _, left, tally = source.stop(5.0)
+    assert not tally.missing
+    return left, tally
+
+
+def test_an_actor_that_joins_late_is_asked_at_once() -> None:
+    """No weights come before the first block, and no block before the first actor is ready."""
+    crew = CrewInMemory()
+    source = source_of(crew)
+    source.publish(lambda: np.zeros(1, np.float32), 0, trained=0)
+    assert source.take(0) is None
+    crew.work(0)  # ready
+    assert source.take(0) is None
+    crew.work(0)
+    block = source.take(0)
+    assert block is not None and stamp_of(block) == 1
+
+
+def test_actors_without_a_block_are_not_replaced_for_ever() -> None:
+    crew = CrewInMemory()
+    source = source_of(crew, n_actors=1)
+    for _ in range(3):
+        crew.lose(max(crew.actors))
+        source.take(0)
+    crew.lose(max(crew.actors))
+    with pytest.raises(EnvironmentFailure, match="4 actors in a row were lost.*killed"):
+        source.take(0)
+
+
+def test_a_loss_may_end_the_run() -> None:
+    crew = CrewInMemory()
+    source = source_of(crew, ignore_worker_failures=False)
+    crew.lose(2)
+    with pytest.raises(EnvironmentFailure, match="actor 2 was lost: killed"):
+        source.take(0)
+
+
+def test_what_is_under_way_fits_into_the_store() -> None:
+    block = CODEC.max_bytes(STEPS, 1)
+    crew = CrewInMemory(store=10 * block)
+    source = source_of(crew, store_share=0.5, blocks_ahead=3)
+    for number in range(4):
+        crew.work(number)
+    source.publish(lambda: np.zeros(1, np.float32), 0, trained=0)
+    source.take(0)
+    assert sum(len(actor.asked) for actor in crew.actors.values()) == 5
+
+
+def test_more_machines_are_more_actors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("exarl.workflows.elastic.LOOK_EVERY_S", 0.0)
+    crew = CrewInMemory(room=2)
+    source = source_of(crew, n_actors=None)
+    source.take(0)
+    assert sorted(crew.actors) == [0, 1]
+    crew._room = 5
+    source.take(0)
+    assert sorted(crew.actors) == [0, 1, 2, 3, 4]
+
+
+def test_a_resumed_run_has_its_actors_back_and_numbers_go_on() -> None:
+    states = {"3/sent": np.array(1), "7/sent": np.array(1), "actors_made_0": np.array(9)}
+    crew = CrewInMemory()
+    source_of(crew, states)
+    assert crew.hired == [(3, ["3/sent"]), (7, ["7/sent"]), (9, []), (10, [])]
+
+
+def test_learners_share_the_actors() -> None:
+    numbers = []
+    for rank in range(2):
+        crew = CrewInMemory()
+        source_of(crew, learners=2, rank=rank, n_actors=5)
+        numbers += [number for number, _ in crew.hired]
+    assert sorted(numbers) == [0, 1, 2, 3, 4]
+    assert [share_of(5, i, 2) for i in range(2)] == [3, 2]
+    assert share_of(1, 1, 2) == 1
