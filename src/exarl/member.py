@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import logging
 import os
+import socket
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -191,7 +192,10 @@ class Member:
         watchdog = Watchdog(self.config.watchdog, path)
         stack.callback(watchdog.close)
         self.clock.on_move = watchdog.moved
-        log.info("rank %d of %d, %s", self.role.rank, self.layout.world, self.role.name)
+        where = f"{socket.gethostname()}, process {os.getpid()}"
+        log.info(
+            "rank %d of %d, %s, on %s", self.role.rank, self.layout.world, self.role.name, where
+        )
 
     # -- learning ---------------------------------------------------------------------------------
 

@@ -7,9 +7,10 @@ import os
 import shutil
 import socket
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from concurrent.futures import Future
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from exarl.errors import ConfigError
@@ -18,6 +19,7 @@ ORDERS = "orders"
 """Calls of this group are answered while another call of the same object goes on."""
 
 KNOCK_S = 10.0
+TOKENS = ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
 DEAD = "The actor is dead because "
 
 
@@ -48,6 +50,7 @@ class Cluster:
         try:
             if self._address is not None:
                 _knock(self._address)
+                _show_token(os.environ)
                 ray.init(address=self._address, **quiet)
             else:
                 # Short, since names of sockets may have some hundred letters only.
@@ -166,6 +169,16 @@ def _knock(address: str) -> None:
     host, colon, port = address.removeprefix("ray://").rpartition(":")
     if colon and port.isdigit():
         socket.create_connection((host, int(port)), KNOCK_S).close()
+
+
+def _show_token(environ: MutableMapping[str, str], home: Path | None = None) -> None:
+    """Use the user's token where there is one: a head node that finds it asks everyone for it.
+
+    Ray 2.60 writes one for the first local cluster, and then does not look for it when connecting.
+    """
+    kept = (home or Path.home()) / ".ray" / "auth_token"
+    if any(name in environ for name in TOKENS) or kept.is_file():
+        environ.setdefault("RAY_AUTH_MODE", "token")
 
 
 def _ray() -> Any:

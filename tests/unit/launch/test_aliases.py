@@ -16,9 +16,8 @@ def test_words_without_its_flags_stay_as_they_are() -> None:
 def test_the_trainers_own_line() -> None:
     line = "--run PPO --name-env CartPole-v1 --num-cpus 35 --num-gpus 0"
     words, notes = modern(line.split(), {})
-    assert words == (
-        "--agent PPO-v0 --env CartPole-v1 --workflow elastic --n_actors 34 --learner_gpus 0".split()
-    )
+    now = "--agent PPO-v0 --env CartPole-v1 --workflow elastic --n_actors 34 --learner_gpus 0"
+    assert words == now.split()
     assert len(notes) == 1 and "34 actors" in notes[0]
 
 

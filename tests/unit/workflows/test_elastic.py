@@ -197,7 +197,7 @@ def test_actors_without_a_block_are_not_replaced_for_ever() -> None:
         crew.lose(max(crew.actors))
         source.take(0)
     crew.lose(max(crew.actors))
-    with pytest.raises(EnvironmentFailure, match="4 actors in a row were lost.*killed"):
+    with pytest.raises(EnvironmentFailure, match=r"4 actors in a row were lost.*killed"):
         source.take(0)
 
 
