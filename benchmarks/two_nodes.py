@@ -4,8 +4,8 @@
 
 Makes two network namespaces joined by a cable, each with a host name of its own, as far apart as two
 machines that share a disk (needs root and iproute2). Then trains twice, learner on the first node and
-actors on both: `elastic` on a Ray cluster of two nodes, and `async` under mpiexec with a host file. Prints
-which rank ran where, read from the logs of the ranks, and steps/s. Everything is removed at the end.
+actors on both: `elastic` on a Ray cluster of two nodes, and `async` under mpiexec with a host file.
+Prints which rank ran where, from the logs of the ranks, and steps/s. Everything is removed at the end.
 """
 
 from __future__ import annotations

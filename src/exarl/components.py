@@ -50,6 +50,7 @@ from exarl.runs.directory import (
     write_json,
 )
 from exarl.runs.manifest import make_manifest
+from exarl.runs.sinks import check_sinks
 from exarl.runs.trace import merge
 from exarl.types import Arrays, EnvSpec
 from exarl.workflows.base import ExaWorkflow
@@ -57,7 +58,8 @@ from exarl.workflows.evaluation import Evaluator
 
 STOPS = ("total_steps", "n_episodes", "wall_time", "target_reward")
 WHERE = ("run_dir", "output_dir")
-OBSERVED = ("log_level", "profile", "watchdog", "checkpoint_interval", "keep_checkpoints")
+LOGGED = ("log_level", "log_to", "log_online", "log_project")
+OBSERVED = (*LOGGED, "profile", "watchdog", "checkpoint_interval", "keep_checkpoints")
 GUARDED = ("env_failure", "env_isolation", "step_timeout", "reset_timeout", "max_env_failures")
 MAY_CHANGE = (*STOPS, *OBSERVED, *GUARDED, *WHERE, "learner_procs")
 
@@ -272,6 +274,7 @@ def check_configuration(configuration: Configuration, ranks: int = 1) -> None:
     n_step = configuration.values["agent"].get("n_step", 1)
     if n_step > learner.block_steps:
         raise ConfigError(f"n_step={n_step} needs block_steps >= n_step, not {learner.block_steps}")
+    check_sinks(learner.log_to, learner.log_online)
     workflow = build_workflow(configuration)
     if workflow.one_rank and ranks > 1:
         raise ConfigError(f"workflow '{learner.workflow}' runs on one rank, not on {ranks}")

@@ -73,6 +73,15 @@ class LearnerConfig:
     log_level: int | str | list[int] = param(
         "info", "debug | info | warning | error, or 0..3; the seed's pair [3, 3] is accepted"
     )
+    log_to: tuple[Literal["wandb", "mlflow"], ...] = param(
+        (), "besides the run's files and TensorBoard, log to Weights & Biases and/or MLflow"
+    )
+    log_online: bool = param(
+        False, "log_to may use the network; false: it writes into the run directory alone"
+    )
+    log_project: str | None = param(
+        None, "project of W&B, experiment of MLflow; null: what their variables say, else 'exarl'"
+    )
     watchdog: float | None = param(
         None, "a rank that has done nothing for so many seconds writes its stack to its log", gt=0
     )

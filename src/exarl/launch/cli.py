@@ -16,6 +16,8 @@ usage: exarl COMMAND [--key value ...]
   train       train an agent                      exarl train --env CartPole-v1 --total_steps 60000
   resume      continue a run from its directory   exarl resume RUN [--total_steps 120000]
   evaluate    play a run's policy greedily        exarl evaluate RUN [--episodes 20] [--video F.gif]
+  report      runs on one page, with curves       exarl report RUN... [--out report.html]
+  watch       how a run is doing, here or away    exarl watch RUN [--once]
   export      a run's policy for other programs   exarl export RUN --format npz|onnx|c
   surrogate   a learnt plant for the Booster      exarl surrogate --data BOOSTR.csv --out FILE.npz
   list        agents, envs, workflows, models     exarl list agents
@@ -101,6 +103,18 @@ def _evaluate(words: list[str]) -> int:
     return evaluate.evaluate(words)
 
 
+def _report(words: list[str]) -> int:
+    from exarl.launch import report
+
+    return report.report(words)
+
+
+def _watch(words: list[str]) -> int:
+    from exarl.launch import watch
+
+    return watch.watch(words)
+
+
 def _export(words: list[str]) -> int:
     from exarl.launch import export
 
@@ -153,6 +167,8 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "train": _train,
     "resume": _resume,
     "evaluate": _evaluate,
+    "report": _report,
+    "watch": _watch,
     "export": _export,
     "surrogate": _surrogate,
     "list": _list,

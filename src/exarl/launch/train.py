@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 from exarl.comm.mpi import launched_ranks
 from exarl.config import Configuration, LearnerConfig, schema_of
@@ -112,24 +114,28 @@ def finish(learner: object) -> int:
     result = learner.run()
     if result is None:
         return 0
-    summary, run = result.summary, result.run_dir
-    reward = summary["last_reward_mean"]
-    counted = min(learner.config.reward_window, summary["episodes_total"])
-    shown = "no finished episode" if reward is None else f"{reward:.2f}"
-    curve = run / "learning_curve.png"
-    sys.stdout.write(
-        f"stopped by     {result.reason}\n"
-        f"reward         {shown} (mean of the last {counted} episodes)\n"
-        f"steps          {summary['timesteps_total']:,} in {summary['wall_s']:.1f} s"
-        f" ({summary['steps_per_s']:,.0f} steps/s, {summary['updates_per_s']:,.0f} updates/s)\n"
-        f"bound by       {summary['bound_by']}\n"
-        f"run directory  {run}\n" + (f"learning curve {curve}\n" if curve.is_file() else "")
-    )
+    run = result.run_dir
+    sys.stdout.write(closing_lines(result.summary, run, learner.config.reward_window))
     sys.stdout.flush()
     if result.reason in signal.Signals.__members__:
         sys.stderr.write(f"exarl: stopped early; continue with: exarl resume {run}\n")
         return 128 + signal.Signals[result.reason]
     return 0
+
+
+def closing_lines(summary: Mapping[str, Any], run: Path, window: int) -> str:
+    """What there is to say of a run at its end."""
+    reward = summary["last_reward_mean"]
+    shown = "no finished episode" if reward is None else f"{reward:.2f}"
+    curve = run / "learning_curve.png"
+    return (
+        f"stopped by     {summary['reason']}\n"
+        f"reward         {shown} (mean of the last {min(window, summary['episodes_total'])} episodes)\n"
+        f"steps          {summary['timesteps_total']:,} in {summary['wall_s']:.1f} s"
+        f" ({summary['steps_per_s']:,.0f} steps/s, {summary['updates_per_s']:,.0f} updates/s)\n"
+        f"bound by       {summary['bound_by']}\n"
+        f"run directory  {run}\n" + (f"learning curve {curve}\n" if curve.is_file() else "")
+    )
 
 
 def check_ranks(configuration: Configuration, procs: int) -> None:

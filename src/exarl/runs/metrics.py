@@ -14,6 +14,7 @@ from typing import Any, TextIO
 
 from exarl.runs.directory import RunDirectory
 from exarl.runs.events import EventWriter
+from exarl.runs.sinks import Sink
 from exarl.types import FAILURES
 
 COLUMNS = (
@@ -55,9 +56,18 @@ def row_due(iteration: int) -> bool:
 
 
 class MetricsLog:
-    """Appends rows to the files of a run; ``kept`` rows of an earlier part of it stay."""
+    """Appends rows to the files of a run; ``kept`` rows of an earlier part of it stay.
 
-    def __init__(self, run: RunDirectory, agent_metrics: Sequence[str], kept: int = 0) -> None:
+    TensorBoard and ``sinks`` get a row a second at most.
+    """
+
+    def __init__(
+        self,
+        run: RunDirectory,
+        agent_metrics: Sequence[str],
+        kept: int = 0,
+        sinks: Sequence[Sink] = (),
+    ) -> None:
         self.rows = kept
         # A run begun by another version goes on with the columns it has.
         self._columns = (_header(run.progress) if kept else []) or [*COLUMNS, *agent_metrics]
@@ -66,7 +76,7 @@ class MetricsLog:
         if not kept:
             self._writer.writerow(self._columns)
         self._jsonl = _open_keeping(run.result, kept)
-        self._events = EventWriter(run.events)
+        self._sinks: list[Sink] = [EventWriter(run.events), *sinks]
         self._evaluations = run.evaluations
         self._flushed = self._drawn = time.monotonic()
         self._pending: Mapping[str, Any] | None = None
@@ -100,7 +110,8 @@ class MetricsLog:
             if fresh:
                 writer.writerow(row)
             writer.writerow(row.values())
-        self._events.scalars(steps, {"evaluation/reward_mean": float(row["reward_mean"])})
+        for sink in self._sinks:
+            sink.scalars(steps, {"evaluation/reward_mean": float(row["reward_mean"])})
 
     def flush(self) -> None:
         """Hand everything to the operating system; a checkpoint must not know more than the files."""
@@ -110,32 +121,35 @@ class MetricsLog:
 
     def close(self) -> None:
         self._write_events()
-        self._events.close()
+        for sink in self._sinks:
+            sink.close()
         self._csv.close()
         self._jsonl.close()
 
     def abandon(self) -> None:
         """Close the files of a run that failed, whatever is left unwritten; also after ``close``."""
-        for file in (self._events, self._csv, self._jsonl):
+        closing = [*(sink.close for sink in self._sinks), self._csv.close, self._jsonl.close]
+        for close in closing:
             with contextlib.suppress(OSError):
-                file.close()
+                close()
 
     def _write_events(self) -> None:
         row, self._pending = self._pending, None
         if row is not None:
             numbers = {k: float(v) for k, v in row.items() if isinstance(v, int | float)}
-            self._events.scalars(int(row["timesteps_total"]), numbers)
+            for sink in self._sinks:
+                sink.scalars(int(row["timesteps_total"]), numbers)
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
     """The rows of a ``result.jsonl``, as far as they are whole."""
     rows: list[dict[str, Any]] = []
     if path.is_file():
-        with path.open(encoding="utf-8") as file:
+        with path.open(encoding="utf-8", errors="replace") as file:
             for line in file:
                 try:
                     rows.append(json.loads(line))
-                except ValueError:
+                except (ValueError, RecursionError):
                     break  # the last line of a run that was killed while writing it
     return rows
 

@@ -42,8 +42,8 @@ def eta_seconds(row: Row, stops: Stops) -> float | None:
 
     Steps are taken to come at the row's ``steps_per_s``, episodes at their mean rate so far.
     """
-    elapsed = _finite(row, "time_total_s")
-    rate = _finite(row, "steps_per_s")
+    elapsed = finite(row, "time_total_s")
+    rate = finite(row, "steps_per_s")
     times = []
     for name, fraction in _fractions(row, stops).items():
         limit = float(stops[name] or 0)
@@ -114,7 +114,7 @@ def _bar(fraction: float, eta: float | None, width: int) -> Line:
 
 
 def _reward_line(row: Row, stops: Stops) -> Line:
-    reward, target = _finite(row, "episode_reward_mean"), _finite(stops, "target_reward")
+    reward, target = finite(row, "episode_reward_mean"), finite(stops, "target_reward")
     reached = reward is not None and target is not None and reward >= target
     style = _GOOD if reached else _PLAIN
     line = [(f"{'reward':<{_LABEL}}", _DIM), (_reward_with_range(row) or "-", f"bold {style}")]
@@ -140,10 +140,10 @@ def _fields(row: Row, stops: Stops) -> list[tuple[str, str]]:
     ]
     if _shown(row, "epsilon", _small):
         fields.append(("epsilon", show("epsilon", _small)))
-    if _finite(row, "policy_lag_mean") or _finite(row, "policy_lag_max"):
+    if finite(row, "policy_lag_mean") or finite(row, "policy_lag_max"):
         most = f" (max {show('policy_lag_max', _small)})"
         fields.append(("policy lag", show("policy_lag_mean", _small) + most))
-    if _finite(row, "env_restarts"):
+    if finite(row, "env_restarts"):
         fields.append(("env restarts", show("env_restarts", _count)))
     return fields
 
@@ -162,7 +162,7 @@ def _field_lines(fields: Sequence[tuple[str, str]], width: int) -> list[Line]:
 
 def _split_lines(row: Row, width: int) -> list[Line]:
     """Where the time went: a bar of colours, and their meaning beside or below it."""
-    shares = {key: _finite(row, key) or 0.0 for key in row if key.startswith("time/")}
+    shares = {key: finite(row, key) or 0.0 for key in row if key.startswith("time/")}
     shares = {key.removeprefix("time/"): share for key, share in shares.items() if share > 0}
     if not shares:
         return []
@@ -194,18 +194,18 @@ def _fractions(row: Row, stops: Stops) -> dict[str, float]:
     """How much of each limit is used up, in [0, 1], where both are known."""
     found = {}
     for name, key in _COUNTED.items():
-        done, limit = _finite(row, key), _limit(stops, name)
+        done, limit = finite(row, key), _limit(stops, name)
         if done is not None and limit is not None:
             found[name] = min(1.0, max(0.0, done / limit))
     return found
 
 
 def _limit(stops: Stops, name: str) -> float | None:
-    limit = _finite(stops, name)
+    limit = finite(stops, name)
     return limit if limit is not None and limit > 0 else None
 
 
-def _finite(row: Row, key: str) -> float | None:
+def finite(row: Row, key: str) -> float | None:
     """The number at ``key``, or None where there is no finite one."""
     try:
         value = float(row[key])
@@ -215,7 +215,7 @@ def _finite(row: Row, key: str) -> float | None:
 
 
 def _shown(row: Row, key: str, form: Callable[[float], str], *, zero: bool = True) -> str | None:
-    value = _finite(row, key)
+    value = finite(row, key)
     return None if value is None or (value == 0 and not zero) else form(value)
 
 

@@ -46,7 +46,7 @@ def make_progress(
     hides the cursor and redirects ``sys.stdout`` to above itself until ``close``.
     """
     if live is None:
-        live = _is_terminal(stream)
+        live = is_terminal(stream)
     if live:
         return _LiveProgress(title, stops, stream)
     return _PlainProgress(title, stops, stream, interval)
@@ -116,8 +116,8 @@ class _LiveProgress:
             console=QuietConsole(file=stream, force_terminal=True, highlight=False),
             auto_refresh=False,
             # Only what would land on this terminal anyway; output piped into a file stays there.
-            redirect_stdout=_is_terminal(sys.stdout),
-            redirect_stderr=_is_terminal(sys.stderr),
+            redirect_stdout=is_terminal(sys.stdout),
+            redirect_stderr=is_terminal(sys.stderr),
         )
         self._draw()
 
@@ -163,7 +163,7 @@ class _LiveProgress:
                 live.stop()
 
 
-def _is_terminal(stream: TextIO | None) -> bool:
+def is_terminal(stream: TextIO | None) -> bool:
     """Whether a live panel can be drawn on ``stream``."""
     try:
         drawable = stream is not None and stream.isatty()

@@ -23,6 +23,7 @@ from exarl.runs.directory import RunDirectory, write_json, writing
 from exarl.runs.metrics import MetricsLog, mean, row_due
 from exarl.runs.progress import Progress
 from exarl.runs.signals import StopSignals, name_of
+from exarl.runs.sinks import Sink, open_sinks
 from exarl.types import ACTOR_PHASES, FAILURES, Arrays, Block
 from exarl.workflows.evaluation import Evaluation, Evaluator
 from exarl.workflows.rounds import Report
@@ -92,7 +93,7 @@ class LearningLoop:
         self._blocks: dict[str, int] = {}
         self._actor_seconds = np.zeros(len(ACTOR_PHASES))
         rows = self._restore(resumed) if resumed else 0
-        self._metrics = MetricsLog(run, agent.metrics, kept=rows) if run else None
+        self._metrics = MetricsLog(run, agent.metrics, rows, _sinks(run, config)) if run else None
         self._check_every = check_every
         self._evaluator = evaluator
         self._started = self._last_row = self._last_checkpoint = time.monotonic()
@@ -335,10 +336,10 @@ class LearningLoop:
             columns = since.columns()
         assert self._metrics is not None and self._run is not None
         with self._clock.phase("report"):
-            row |= columns
+            row |= columns | self._time_split(self._clock.elapsed)
             with writing(self._run.path):
                 self._metrics.write(row)
-            self._progress.update(row | self._time_split(self._clock.elapsed))
+            self._progress.update(row)
 
     def _time_split(self, whole: float) -> dict[str, float]:
         parts = fractions(self._clock.seconds, whole)
@@ -386,3 +387,7 @@ class LearningLoop:
         self._since.sums, self._since.lags = numbers["since"]
         self.agent.restore(checkpoint.arrays["agent"], numbers["agent"])
         return int(numbers["rows"])
+
+
+def _sinks(run: RunDirectory, config: LearnerConfig) -> list[Sink]:
+    return open_sinks(config.log_to, run, online=config.log_online, project=config.log_project)

@@ -22,6 +22,8 @@ OPTIONS = {
     "train": ["config", "procs", "max_restarts", "serial", *schema_of(LearnerConfig)],
     "resume": ["procs", "serial", "total_steps"],
     "evaluate": ["episodes", "seed", "checkpoint", "video"],
+    "report": ["out", "group-by", "x"],
+    "watch": ["interval", "once"],
     "export": ["format", "output", "best", "force"],
     "list": [],
     "describe": [],

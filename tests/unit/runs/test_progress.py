@@ -312,7 +312,7 @@ def test_what_goes_on_meanwhile_is_in_the_panel_until_it_is_over(
 
 def test_cursor_and_stdout_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
     before = sys.stdout, sys.stderr
-    monkeypatch.setattr(progress, "_is_terminal", lambda stream: True)
+    monkeypatch.setattr(progress, "is_terminal", lambda stream: True)
     stream = io.StringIO()
     shown = make_progress(TITLE, STOPS, stream)
     assert sys.stdout is not before[0]

@@ -1,0 +1,207 @@
+"""Figures of a report, as the plain data that ``page.figure`` takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from exarl.report.groups import Group
+from exarl.report.page import COLORS, Figure, figure
+from exarl.report.read import Run
+from exarl.runs.curve import column, thin
+
+AXES = {
+    "steps": ("timesteps_total", "environment steps"),
+    "time": ("time_total_s", "wall time (s)"),
+    "updates": ("updates_total", "updates"),
+}
+MOST_POINTS, FEWEST_POINTS, ALL_POINTS = 1000, 50, 30_000  # of a line; of all lines of a figure
+BAND_POINTS = 300
+RATE_POINTS = 50
+MOST_LINES = 30  # single runs of a group that are drawn; of more the band says enough
+PHASES = {
+    "env": "#2563a8",
+    "inference": "#2f9e6e",
+    "learn": "#b8860b",
+    "device": "#8a6508",
+    "send": "#8b5cb8",
+    "wait": "#d3d9e0",
+    "restart": "#c2417c",
+    "report": "#3a9fb5",
+    "checkpoint": "#1d6f80",
+    "compile": "#d9622b",
+    "start": "#e8b37a",
+    "other": "#8d949c",
+}
+"""The phases of a run in the order they are drawn in, each always in its colour."""
+
+Curve = tuple[np.ndarray, np.ndarray]
+"""x, in order, and y; both finite."""
+
+
+def curves(
+    groups: Sequence[Group], take: Callable[[Run], Curve], x: str, y: str, *, decades: bool = False
+) -> Figure | None:
+    """A line and a band for each group, over the runs of which ``take`` gives a curve.
+
+    With ``decades`` values that are all positive and far apart are drawn on a log scale.
+    """
+    data: list[dict[str, Any]] = []
+    count = sum(len(group.runs) for group in groups)
+    points = int(np.clip(ALL_POINTS // max(count, 1), FEWEST_POINTS, MOST_POINTS))
+    values: list[np.ndarray] = []
+    for i, group in enumerate(groups):
+        found = [take(run) for run in group.runs]
+        found = [_thinned(curve, points) for curve in found if len(curve[0])]
+        values += [y for _, y in found]
+        if found:
+            data += _group_traces(group.label, found, i)
+    if not data:
+        return None
+    log = decades and _spans_decades(np.concatenate(values))
+    layout = {
+        "xaxis": {"title": {"text": x}, "rangemode": "tozero"},
+        "yaxis": {"title": {"text": y}, **({"type": "log"} if log else {})},
+    }
+    return figure({"data": data, "layout": layout})
+
+
+def of_rows(key: str, axis: str) -> Callable[[Run], Curve]:
+    """The curve of a column of a run's rows."""
+
+    def take(run: Run) -> Curve:
+        return _finite(column(run.rows, AXES[axis][0]), column(run.rows, key))
+
+    return take
+
+
+def of_evaluations(run: Run) -> Curve:
+    rows = run.evaluations
+    return _finite(column(rows, "timesteps_total"), column(rows, "reward_mean"))
+
+
+def rate_of(key: str) -> Callable[[Run], Curve]:
+    """How fast a total grows, over spans of equal time: single rows are too short to tell."""
+
+    def take(run: Run) -> Curve:
+        seconds, totals = _finite(column(run.rows, "time_total_s"), column(run.rows, key))
+        if len(seconds) < 3 or seconds[-1] <= seconds[0]:
+            return seconds[:0], totals[:0]
+        edges = np.linspace(seconds[0], seconds[-1], min(RATE_POINTS, len(seconds)))
+        grown = np.diff(np.interp(edges, seconds, totals)) / np.diff(edges)
+        return (edges[1:] + edges[:-1]) / 2, grown
+
+    return take
+
+
+def band(found: Sequence[Curve]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """x, low, median and high of several curves where at least two of them are.
+
+    Low and high are the quartiles of four curves or more, and the extremes of fewer.
+    """
+    begin, end = min(x[0] for x, _ in found), max(x[-1] for x, _ in found)
+    grid = np.linspace(begin, end, BAND_POINTS)
+    values = np.array([np.interp(grid, x, y, np.nan, np.nan) for x, y in found])
+    several = np.isfinite(values).sum(0) >= min(2, len(found))
+    grid, values = grid[several], values[:, several]
+    if not len(grid):
+        return grid, grid, grid, grid
+    ends = (25, 75) if len(found) >= 4 else (0, 100)
+    low, middle, high = np.nanpercentile(values, (ends[0], 50, ends[1]), axis=0)
+    return grid, low, middle, high
+
+
+def bars(rows: Sequence[tuple[str, Mapping[str, float]]], title: str) -> Figure:
+    """A horizontal bar for each row, made of its parts; parts are named in the legend."""
+    given = dict.fromkeys(name for _, parts in rows for name in parts)
+    names = [*(name for name in PHASES if name in given), *(n for n in given if n not in PHASES)]
+    labels = [label for label, _ in rows]
+    data = [
+        {
+            "type": "bar",
+            "orientation": "h",
+            "name": name,
+            "y": labels,
+            "x": [parts.get(name, 0.0) for _, parts in rows],
+            "marker": {"color": PHASES.get(name, COLORS[i % len(COLORS)])},
+            "hovertemplate": f"%{{y}}<br>{name} %{{x:.3~g}}<extra></extra>",
+        }
+        for i, name in enumerate(names)
+        if any(parts.get(name) for _, parts in rows)
+    ]
+    layout = {
+        "barmode": "stack",
+        "bargap": 0.35,
+        "xaxis": {"title": {"text": title}},
+        "yaxis": {"autorange": "reversed", "automargin": True},
+    }
+    return figure({"data": data, "layout": layout}, height=150 + 34 * len(rows))
+
+
+def scatter(rows: Sequence[Mapping[str, float]], key: str, result: str) -> Figure:
+    """One point a member of a population: its value of ``key`` and what came of it."""
+    x, y = _finite(column(rows, key), column(rows, result))
+    wide = bool(len(x) and x.min() > 0 and x.max() > 20 * x.min())
+    points = {"type": "scatter", "mode": "markers", "x": x, "y": y, "marker": {"opacity": 0.6}}
+    centre = {"type": "scatter", "mode": "lines", "name": "median"}
+    values = np.unique(x)
+    if 1 < len(values) < len(x):  # several seeds a value
+        medians = [float(np.median(y[x == value])) for value in values]
+        data = [points | {"name": "agents"}, centre | {"x": values, "y": medians}]
+    else:
+        data = [points | {"name": "agents", "showlegend": False}]
+    decades = {"type": "log", "dtick": 1, "exponentformat": "power"} if wide else {}
+    axis = {"title": {"text": key}, **decades}
+    return figure(
+        {"data": data, "layout": {"xaxis": axis, "yaxis": {"title": {"text": "mean return"}}}}
+    )
+
+
+def _group_traces(label: str, found: Sequence[Curve], i: int) -> list[dict[str, Any]]:
+    color, dash = COLORS[i % len(COLORS)], ("solid", "dash", "dot")[i // len(COLORS) % 3]
+    line = {"type": "scatter", "legendgroup": label, "mode": "lines"}
+    name = label if len(found) == 1 else f"{label} ({len(found)} runs)"
+    if len(found) == 1:
+        x, y = found[0]
+        marked = {"mode": "lines+markers" if len(x) <= 20 else "lines"}
+        return [
+            {**line, **marked, "x": x, "y": y, "name": name, "line": {"color": color, "dash": dash}}
+        ]
+    x, low, middle, high = band(found)
+    thin_line = {"color": color, "width": 0.8}
+    singles = [
+        {**line, "x": a, "y": b, "line": thin_line, "opacity": 0.35, "showlegend": False,
+         "hoverinfo": "skip"}
+        for a, b in (_thinned(curve, BAND_POINTS) for curve in found[:MOST_LINES])
+    ]  # fmt: skip
+    area = {
+        **line,
+        "x": np.concatenate([x, x[::-1]]),
+        "y": np.concatenate([high, low[::-1]]),
+        "fill": "toself",
+        "fillcolor": color,
+        "opacity": 0.16,
+        "line": {"width": 0},
+        "hoverinfo": "skip",
+        "showlegend": False,
+    }
+    middle_line = {"color": color, "width": 2.4, "dash": dash}
+    return [area, *singles, {**line, "x": x, "y": middle, "name": name, "line": middle_line}]
+
+
+def _spans_decades(values: np.ndarray) -> bool:
+    low, high = np.percentile(values, (2, 98))
+    return bool(values.min() > 0 and high > 100 * low)
+
+
+def _thinned(curve: Curve, points: int) -> Curve:
+    x, values = thin(curve[0], {"y": curve[1]}, points)
+    return x, values["y"]
+
+
+def _finite(x: np.ndarray, y: np.ndarray) -> Curve:
+    known = np.flatnonzero(np.isfinite(x) & np.isfinite(y))
+    order = known[np.argsort(x[known], kind="stable")]
+    return x[order], y[order]

@@ -1,0 +1,151 @@
+"""Runs that differ only in their seed are one group; what tells groups apart, and their names."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any
+
+from exarl.errors import ConfigError, did_you_mean
+from exarl.report.read import Run
+
+SELECTORS = ("learner.agent", "learner.env", "learner.workflow", "learner.model_type")
+NO_MATTER = tuple(
+    f"learner.{key}"
+    for key in ("seed", "run_dir", "output_dir", "log_level", "log_to", "log_online", "log_project")
+)
+"""Keys that make no other experiment: where it stands, and the random numbers it draws."""
+RANKS = "layout.world"
+PACKAGED = "config/defaults"
+_LABELLED = 4  # keys in a name, at most
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs of one experiment. ``values`` and ``origins`` are those its runs have in common."""
+
+    label: str
+    runs: tuple[Run, ...]
+    values: Mapping[str, Any]
+    origins: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A key with its value in each group (None: it has none) and where that came from."""
+
+    key: str
+    values: tuple[Any, ...]
+    origins: tuple[str, ...]
+
+    @property
+    def chosen(self) -> bool:
+        """Whether a user set it somewhere."""
+        return any(origin not in ("", "default", "packaged") for origin in self.origins)
+
+    @property
+    def everywhere(self) -> bool:
+        return "" not in self.origins
+
+
+def make_groups(runs: Sequence[Run], key: str | None = None) -> list[Group]:
+    """Runs by what they compute or, with ``key``, by the value of that parameter alone."""
+    full = None if key is None else _full_key(runs, key)
+    sorted_runs: dict[str, list[Run]] = {}
+    for run in runs:
+        values = _values(run)
+        if full is None:
+            same: Any = {k: v for k, v in values.items() if k not in NO_MATTER} or str(run.path)
+        else:
+            same = values.get(full)
+        sorted_runs.setdefault(json.dumps(same, sort_keys=True), []).append(run)
+    groups = [_group(members) for members in sorted_runs.values()]
+    if full is None:
+        labels = _labels(groups)
+    else:
+        labels = [f"{key} {_word(_values(group.runs[0]).get(full))}" for group in groups]
+    return [
+        Group(label, group.runs, group.values, group.origins)
+        for label, group in zip(labels, groups, strict=True)
+    ]
+
+
+def differences(groups: Sequence[Group]) -> list[Difference]:
+    """What is not the same in all groups, in the order of their configuration."""
+    keys = dict.fromkeys(key for group in groups for key in group.values)
+    found = [
+        Difference(
+            key,
+            tuple(group.values.get(key) for group in groups),
+            tuple(origin_of(group, key) for group in groups),
+        )
+        for key in keys
+        if key not in NO_MATTER
+    ]
+    return [d for d in found if len({json.dumps(v) for v in d.values}) > 1]
+
+
+def _group(runs: Sequence[Run]) -> Group:
+    first, *others = [_values(run) for run in runs]
+    common = {k: v for k, v in first.items() if all(k in o and o[k] == v for o in others)}
+    return Group("", tuple(runs), common, runs[0].origins)
+
+
+def _values(run: Run) -> dict[str, Any]:
+    layout = run.manifest.get("layout")
+    world = layout.get("world") if isinstance(layout, Mapping) else None
+    return {**run.values, RANKS: world} if world is not None else dict(run.values)
+
+
+def _full_key(runs: Sequence[Run], key: str) -> str:
+    """``learning_rate`` -> ``agent.learning_rate``; ConfigError for what no run has."""
+    known = list(dict.fromkeys(name for run in runs for name in _values(run)))
+    wanted = key.replace("-", "_")
+    found = [name for name in known if wanted in (name, name.partition(".")[2])]
+    if not found:
+        hint = did_you_mean(wanted, [name.partition(".")[2] for name in known])
+        raise ConfigError(f"no run has a parameter '{key}'{hint} (--group-by)")
+    return found[0]
+
+
+def _labels(groups: Sequence[Group]) -> list[str]:
+    """Short names that tell the groups apart: first by what was chosen, else by all there is."""
+    different = differences(groups)
+    selected = [d for d in different if d.key in (*SELECTORS, RANKS)]
+    chosen = [d for d in different if d.chosen and d.everywhere and d not in selected]
+    rest = [d for d in different if d not in selected and d not in chosen]
+    labels = [_name(group) for group in groups]
+    for told in (selected, selected + chosen, selected + chosen + rest):
+        if told:
+            labels = [" · ".join(_says(d, i) for d in told[:_LABELLED]) for i in range(len(groups))]
+        if len(set(labels)) == len(labels):
+            return labels
+    return [f"{label} #{i + 1}" for i, label in enumerate(labels)]
+
+
+def _says(difference: Difference, i: int) -> str:
+    key, value = difference.key, difference.values[i]
+    if key == RANKS:
+        return f"{value} rank{'s' * (value != 1)}"
+    return _word(value) if key in SELECTORS else f"{key.partition('.')[2]} {_word(value)}"
+
+
+def _name(group: Group) -> str:
+    known = [str(group.values[key]) for key in SELECTORS[:3] if group.values.get(key) is not None]
+    return " · ".join(known) or group.runs[0].name
+
+
+def origin_of(group: Group, key: str) -> str:
+    """Where a value came from, in a word; empty where there is no value."""
+    if key not in group.values:
+        return ""
+    origin = str(group.origins.get(key, "launch" if key == RANKS else "default"))
+    if PACKAGED in origin:
+        return "packaged"
+    return PurePath(origin).name if "/" in origin else origin
+
+
+def _word(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)

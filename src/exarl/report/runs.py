@@ -1,0 +1,298 @@
+"""The report of runs: what stands on its page, from the groups down to the facts of each run."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from exarl.report import figures
+from exarl.report.groups import Difference, Group, differences, origin_of
+from exarl.report.page import Figure, Note, Part, Section, section, table, tabs
+from exarl.report.read import Run
+from exarl.runs.metrics import COLUMNS
+from exarl.runs.panel import finite
+from exarl.types import FAILURES
+
+MOST_METRICS = 16
+
+
+def sections(groups: Sequence[Group], x: str = "steps") -> list[Section]:
+    """All sections for which there is something to show; ``x`` is the axis shown first."""
+    found = [
+        _overview(groups),
+        _learning(groups, x),
+        _evaluations(groups),
+        _metrics(groups, x),
+        _throughput(groups),
+        _time_split(groups),
+        _lag(groups, x),
+        _failures(groups),
+        _populations(groups),
+        _configuration(groups),
+        _facts(groups),
+    ]
+    return [each for each in found if each is not None]
+
+
+def _overview(groups: Sequence[Group]) -> Section:
+    head = ("group", "runs", "steps", "wall time (s)", "best reward", "last reward",
+            "steps/s", "updates/s")  # fmt: skip
+    rows = []
+    for group in groups:
+        totals = [_totals(run) for run in group.runs]
+        rows.append(
+            [group.label, len(group.runs), *(_spread(each) for each in zip(*totals, strict=True))]
+        )
+    notes = [Note(note) for group in groups for run in group.runs for note in run.notes]
+    words = (
+        "Rewards are mean returns over the last episodes (reward_window) of a run. Of several runs"
+        " the table shows the median, and least .. most in brackets."
+    )
+    return section("Overview", words, table(head, rows), *notes)
+
+
+def _totals(run: Run) -> tuple[float | None, ...]:
+    rewards = [r for row in run.rows if (r := finite(row, "episode_reward_mean")) is not None]
+    seconds = finite(run.summary, "wall_s") or finite(run.last, "time_total_s")
+    best, last = (finite(run.summary, f"{which}_reward_mean") for which in ("best", "last"))
+    rates = [
+        finite(run.summary, f"{what}_per_s")
+        or (total / seconds if seconds and (total := finite(run.last, key)) else None)
+        for what, key in (("steps", "timesteps_total"), ("updates", "updates_total"))
+    ]
+    return (
+        run.total("timesteps_total"),
+        seconds,
+        max(rewards, default=None) if best is None else best,
+        (rewards[-1] if rewards else None) if last is None else last,
+        *rates,
+    )
+
+
+def _learning(groups: Sequence[Group], x: str) -> Section | None:
+    drawn = _by_axis(groups, "episode_reward_mean", "mean return of the last episodes", x)
+    if drawn is None:
+        return None
+    words = "Click a name to hide it, twice to see it alone. Drag to zoom, click twice to see all."
+    if any(len(group.runs) > 1 for group in groups):
+        words = (
+            "Thick: the median of a group's runs. Band: its quartiles (four runs or more), else least"
+            f" to most. Thin: single runs. {words}"
+        )
+    return section("Learning curves", words, drawn)
+
+
+def _evaluations(groups: Sequence[Group]) -> Section | None:
+    drawn = figures.curves(
+        groups, figures.of_evaluations, "environment steps", "mean return, greedy policy"
+    )
+    words = "The greedy policy, played beside the training (eval_interval)."
+    return None if drawn is None else section("Evaluations", words, drawn)
+
+
+def _metrics(groups: Sequence[Group], x: str) -> Section | None:
+    """Losses, and whatever else the agents tell of their learning."""
+    names = dict.fromkeys(
+        key
+        for group in groups
+        for run in group.runs
+        for key in run.last
+        if key not in COLUMNS and not key.startswith("time/")
+    )
+    ordered = sorted(names, key=lambda name: "loss" not in name)[:MOST_METRICS]
+    axis = figures.AXES[x][1]
+    return _tabbed(
+        "Losses and other metrics",
+        {
+            name: figures.curves(groups, figures.of_rows(name, x), axis, name, decades=True)
+            for name in ordered
+        },
+    )
+
+
+def _throughput(groups: Sequence[Group]) -> Section | None:
+    rates = {"steps/s": "timesteps_total", "updates/s": "updates_total"}
+    drawn = {
+        name: figures.curves(groups, figures.rate_of(key), "wall time (s)", name)
+        for name, key in rates.items()
+    }
+    return _tabbed("Throughput", drawn)
+
+
+def _time_split(groups: Sequence[Group]) -> Section | None:
+    rows: list[tuple[str, dict[str, float]]] = []
+    bounds = []
+    for group in groups:
+        learner, actors = (_mean_split(group, role) for role in ("learner", "actors"))
+        if "env" in learner:  # one process that does both
+            rows.append((group.label, learner))
+        else:
+            both = ((f"{group.label}: learner", learner), (f"{group.label}: actors", actors))
+            rows += [(label, parts) for label, parts in both if sum(parts.values()) > 0]
+        told_by = [run.summary["bound_by"] for run in group.runs if "bound_by" in run.summary]
+        bounds += [(group.label, text) for text in told_by[:1]]
+    if not rows:
+        return None
+    words = (
+        "What learner and actors spent their time on, the mean over a group's runs; one bar where one"
+        " process is both."
+    )
+    drawn = figures.bars(rows, "per cent of the time")
+    told: list[Part] = [table(("group", "bound by"), bounds)] if bounds else []
+    return section("Where the time went", words, drawn, *told)
+
+
+def _mean_split(group: Group, role: str) -> dict[str, float]:
+    """Per cent of the time of a role, over the runs that tell it."""
+    parts = [found for run in group.runs if (found := _split(run)[role])]
+    names = dict.fromkeys(name for part in parts for name in part)
+    return {name: 100 * statistics.fmean(p.get(name, 0.0) for p in parts) for name in names}
+
+
+def _split(run: Run) -> dict[str, dict[str, float]]:
+    """Parts of time by role: of the summary or, of a run without one, of the last row."""
+    last = {k.removeprefix("time/"): v for k, v in run.last.items() if k.startswith("time/")}
+    stored = _mapping(run.summary, "time_split") or {"learner": last}
+    return {role: _numbers(_mapping(stored, role)) for role in ("learner", "actors")}
+
+
+def _lag(groups: Sequence[Group], x: str) -> Section | None:
+    lagged = [g for g in groups if any(finite(r.last, "policy_lag_max") for r in g.runs)]
+    if not lagged:
+        return None
+    drawn = {
+        f"{which} of a row": figures.curves(
+            lagged, figures.of_rows(f"policy_lag_{which}", x), figures.AXES[x][1], "versions"
+        )
+        for which in ("mean", "max")
+    }
+    words = "How many versions older than the newest the weights were that acted."
+    return _tabbed("Policy lag", drawn, words)
+
+
+def _failures(groups: Sequence[Group]) -> Section:
+    rows = []
+    for group in groups:
+        for run in group.runs:
+            counts = {kind: int(finite(run.last, f"env_{kind}") or 0) for kind in FAILURES}
+            if any(counts.values()) or run.total("env_restarts"):
+                rows.append((f"{group.label}: {run.name}", run.total("env_restarts"), counts))
+    if not rows:
+        return section("Restarts and failures", "No environment failed, none was restarted.")
+    drawn = figures.bars([(label, counts) for label, _, counts in rows], "failures by kind")
+    cells = [(label, restarts, *counts.values()) for label, restarts, counts in rows]
+    return section("Restarts and failures", drawn, table(("run", "restarts", *FAILURES), cells))
+
+
+def _populations(groups: Sequence[Group]) -> Section | None:
+    drawn: dict[str, Figure | None] = {}
+    for group in groups:
+        rows = [row for run in group.runs for row in run.population]
+        swept = [key for key in (rows[0] if rows else {}) if key != "reward_mean"]
+        keys = [key for key in swept if key != "seed"] or swept
+        for key in keys:
+            label = key if len(groups) == 1 else f"{group.label}: {key}"
+            drawn[label] = figures.scatter(rows, key, "reward_mean")
+    words = "Agents trained at once (workflow fused): what was swept, and what came of it."
+    return _tabbed("Population", drawn, words)
+
+
+def _configuration(groups: Sequence[Group]) -> Section:
+    if len(groups) == 1:
+        return section("Configuration", *_chosen(groups[0]))
+    found = [d for d in differences(groups) if d.everywhere or d.chosen]
+    cells = [(d.key, *(_value(d, i) for i in range(len(groups)))) for d in found]
+    words = (
+        "Only what differs between groups, and where it was set. Left out: parameters that only one"
+        " of the components has and that nobody set."
+    )
+    return section("Configuration", words, table(("key", *(g.label for g in groups)), cells))
+
+
+def _chosen(group: Group) -> list[Part]:
+    """What a user set of the only group's configuration."""
+    told = [(key, value, origin_of(group, key)) for key, value in group.values.items()]
+    cells = [(k, str(v), o) for k, v, o in told if o not in ("", "default", "packaged")]
+    if not cells:
+        return ["Everything is as EXARL has it by default; config.json of the run lists it all."]
+    words = "What was set; all else is as EXARL has it by default (config.json lists it all)."
+    return [words, table(("key", "value", "set in"), cells)]
+
+
+def _value(difference: Difference, i: int) -> str:
+    value, origin = difference.values[i], difference.origins[i]
+    return f"{value} ({origin})" if origin else "-"
+
+
+def _facts(groups: Sequence[Group]) -> Section:
+    head = "run", "group", "state", "seed", "started", "host", "ranks", "exarl", "jax", "commit"
+    rows = []
+    for group in groups:
+        for run in group.runs:
+            about = run.manifest
+            layout, packages = (_mapping(about, name) for name in ("layout", "packages"))
+            rows.append(
+                (
+                    str(run.path),
+                    group.label,
+                    run.state,
+                    str(about.get("seed", "-")),
+                    str(about.get("started", "-"))[:16].replace("T", " "),
+                    f"{about.get('host', '-')} ({about.get('cores', '?')} cores)",
+                    _ranks(layout),
+                    str(packages.get("exarl", "-")),
+                    str(packages.get("jax", "-")),
+                    str(about.get("commit") or "-")[:10],
+                )
+            )
+    return section("Runs", table(head, rows))
+
+
+def _ranks(layout: Mapping[str, Any]) -> str:
+    world = layout.get("world", "-")
+    if world in (1, "-"):
+        return str(world)
+    return f"{world}: {layout.get('learners')} learning, {layout.get('actors')} acting"
+
+
+def _by_axis(groups: Sequence[Group], key: str, title: str, first: str) -> Part | None:
+    """One figure for each x axis, as tabs."""
+    order = [first, *(axis for axis in figures.AXES if axis != first)]
+    drawn = {
+        figures.AXES[axis][1]: figures.curves(
+            groups, figures.of_rows(key, axis), figures.AXES[axis][1], title
+        )
+        for axis in order
+    }
+    shown = {label: each for label, each in drawn.items() if each is not None}
+    return tabs(shown) if shown else None
+
+
+def _tabbed(title: str, drawn: Mapping[str, Figure | None], words: str = "") -> Section | None:
+    shown = {name: each for name, each in drawn.items() if each is not None}
+    if not shown:
+        return None
+    return section(title, *([words] if words else []), tabs(shown))
+
+
+def _spread(values: Sequence[float | None]) -> str:
+    numbers = [value for value in values if value is not None]
+    if not numbers:
+        return "-"
+    middle = _short(statistics.median(numbers))
+    low, high = _short(min(numbers)), _short(max(numbers))
+    return middle if low == high else f"{middle} ({low} .. {high})"
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def _numbers(parts: Mapping[str, Any]) -> dict[str, float]:
+    return {name: part for name in parts if (part := finite(parts, name)) is not None}
+
+
+def _mapping(data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = data.get(key)
+    return value if isinstance(value, Mapping) else {}
