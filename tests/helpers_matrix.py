@@ -38,3 +38,16 @@ def parameters(case: str, **others: Any) -> dict[str, Any]:
     fixed = {"total_steps": 200, "block_steps": 10, "envs_per_actor": 2, "seed": 3}
     tuned_away = {} if "env" in chosen else {"env": "ExaMaskedCartPole-v0"}
     return {**fixed, **tuned_away, **size, **chosen, **others}
+
+
+SMALL_FUSED = {
+    "agent": "PPO-v0",
+    "env": "CartPole-v1",
+    "hidden": [8],
+    "n_envs": 8,
+    "block_steps": 16,
+    "total_steps": 16 * 8 * 4,
+    "minibatches": 2,
+    "epochs": 2,
+}
+"""A program of the fused workflow that several tests use, so that it is compiled once."""

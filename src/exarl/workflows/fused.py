@@ -7,10 +7,8 @@ their own and swept parameters, may be trained at once: the program is then mapp
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import io
-import itertools
+import os
 from collections import deque
 from dataclasses import dataclass
 from typing import Any
@@ -18,18 +16,13 @@ from typing import Any
 import numpy as np
 
 from exarl.agents.learned import Learned
-from exarl.config import check, param, schema_of
-from exarl.errors import ConfigError, EnvironmentFailure, did_you_mean
+from exarl.config import param, schema_of
+from exarl.errors import ConfigError, EnvironmentFailure, ExarlError
 from exarl.runs.directory import writing
 from exarl.workflows.base import ExaWorkflow, Experiment
+from exarl.workflows.population import Member, members, table_of
 from exarl.workflows.rounds import Report
 from exarl.workflows.since import Window
-
-SHAPING = ("updates_per_step", "priority_scale")
-"""Numbers of an agent that the shape of the program depends on."""
-
-Member = dict[str, float]
-"""The swept parameters of one agent of a population, and its seed."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +39,8 @@ class FusedConfig:
     sweep: str = param(
         "",
         "agents trained at once with different parameters, every combination with every seed:"
-        " 'learning_rate=1e-4:1e-2:8:log;gamma=0.9,0.99' (from:to:how many, or a list)",
+        " 'learning_rate=1e-4:1e-2:8:log;gamma=0.9,0.99' (from:to:how many, or a list);"
+        " or '@FILE.csv' with a row a setting, and seeds if it has a column 'seed'",
     )
     devices: int = param(0, "how many of the devices there are to use; 0: all", ge=0)
 
@@ -65,7 +59,7 @@ class Fused(ExaWorkflow):
             raise ConfigError("data_generation must be learner in workflow 'fused'")
         if config.action_type == "fixed":
             raise ConfigError("action_type must be variable in workflow 'fused'")
-        count = len(members(agent, self.config, config.seed))
+        count = len(population_of(learner, agent, self.config))
         if count > 1 and config.eval_interval is not None:
             raise ConfigError("eval_interval is for one agent, not for a population")
         from exarl.agents import compiled  # first, since it sets JAX up
@@ -91,7 +85,7 @@ class Driver:
         self._learner, self._agent, self._loop = learner, agent, learner.loop
         if hasattr(agent.config, "vtrace"):  # nothing lags
             agent.config = dataclasses.replace(agent.config, vtrace=False)
-        self._members = members(agent, config, learner.config.seed)
+        self._members = population_of(learner, agent, config)
         envs = DeviceEnvs.of(learner.envs[0], learner.adapter)
         steps, window = learner.config.block_steps, learner.config.reward_window
         n_envs = config.n_envs or learner.config.envs_per_actor
@@ -103,9 +97,13 @@ class Driver:
         self._carry, self._parameters, self._iterate = self._build(config.devices)
         if learner.states:
             self._carry = self._restored(learner.states)
+        self._table = self.many or bool(config.sweep)
         self._rewards = np.full(len(self._members), np.nan)
+        self._failed = np.zeros(len(self._members), bool)
         if self.many:
             self._show_population()
+        if self._table and not learner.states:
+            self._write_population()  # from now on the run knows its members
 
     @property
     def many(self) -> bool:
@@ -142,12 +140,16 @@ class Driver:
         with clock.phase("device"):
             found = self._compiled.jax.device_get(self._queue.popleft())
         clock.moved()
-        if not found.finite.all():
+        if not found.finite.any():
             raise EnvironmentFailure("an environment returned NaN or infinity", "nan")
         ended = int(found.episodes.sum())
+        self._rewards = np.atleast_2d(found.mean)[:, 0]
         if self.many:
-            self._rewards = found.mean[:, 0]
-            fresh = (found.episodes > 0).nonzero()[0]
+            self._failed |= ~(found.finite & found.sound)  # which does not end the others
+            if self._failed.all():
+                raise ExarlError("every agent of the population has diverged")
+            self._rewards = np.where(self._failed, np.nan, self._rewards)
+            fresh = (~self._failed & (found.episodes > 0)).nonzero()[0]
             returns, lengths = found.mean[fresh].T
         else:
             newest = (~np.isnan(found.returns)).nonzero()[0][::-1]
@@ -174,6 +176,7 @@ class Driver:
                 lambda leaf: leaf[best], (self._carry.learned, self._carry.moments)
             )
             self._take(learned, moments)
+        if self._table:
             self._write_population()
         self._loop.checkpoint(self._compiled.to_arrays(self._carry, "fused"))
 
@@ -242,15 +245,17 @@ class Driver:
         self._loop.note(f"{count:,} agents at once; steps are those of each")
 
     def _write_population(self) -> None:
-        """A row a member: seed, swept parameters, mean return of its last episodes."""
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow([*self._members[0], "reward_mean"])
-        for member, reward in zip(self._members, self._rewards.tolist(), strict=True):
-            writer.writerow([*(f"{value:.9g}" for value in member.values()), f"{reward:.6g}"])
         run = self._learner.run_directory
+        aside = run.population.with_suffix(".tmp")
         with writing(run.path):
-            run.population.write_text(text.getvalue())
+            aside.write_text(table_of(self._members, self._rewards.tolist()))
+            os.replace(aside, run.population)
+
+
+def population_of(learner: Experiment, agent: Learned, config: FusedConfig) -> list[Member]:
+    """The agents to train at once; those of a run that goes on are those it began with."""
+    parameters, table = schema_of(type(agent.config)), learner.run_directory.population
+    return members(config.sweep, config.n_seeds, learner.config.seed, parameters, table)
 
 
 def check_shares(agents: int, config: FusedConfig, envs_per_actor: int, available: int) -> None:
@@ -265,39 +270,3 @@ def check_shares(agents: int, config: FusedConfig, envs_per_actor: int, availabl
         raise ConfigError(
             f"{shared} {what} cannot be shared out among {devices} devices: change {key} or devices"
         )
-
-
-def members(agent: Learned, config: FusedConfig, seed: int) -> list[Member]:
-    """The agents of a population: every combination of swept values with every seed."""
-    axes = dict(map(_axis, filter(None, config.sweep.split(";"))))
-    schema = schema_of(type(agent.config))
-    known = [n for n, p in schema.items() if p.type in (float, float | None) and n not in SHAPING]
-    for name, values in axes.items():
-        if name not in known:
-            hint = did_you_mean(name, known) or f" (there are {', '.join(known)})"
-            raise ConfigError(f"sweep: '{name}' is no number that can be swept{hint}")
-        for value in values:
-            check(schema[name], value, "sweep")
-    seeds = range(seed, seed + config.n_seeds)
-    return [
-        {"seed": s, **dict(zip(axes, values, strict=True))}
-        for values in itertools.product(*axes.values())
-        for s in seeds
-    ]
-
-
-def _axis(text: str) -> tuple[str, list[float]]:
-    """``name=a,b,c`` or ``name=from:to:count[:log]``."""
-    name, _, values = (part.strip() for part in text.partition("="))
-    try:
-        if ":" not in values:
-            return name, [float(value) for value in values.split(",")]
-        low, high, count, *kind = values.split(":")
-        if kind not in ([], ["log"], ["linear"]) or int(count) < 1:
-            raise ValueError(values)
-        space = np.geomspace if kind == ["log"] else np.linspace
-        return name, space(float(low), float(high), int(count)).tolist()
-    except ValueError as error:
-        raise ConfigError(
-            f"sweep: '{text.strip()}' is neither name=a,b,c nor name=from:to:count[:log]"
-        ) from error

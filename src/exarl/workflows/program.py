@@ -35,6 +35,7 @@ class Found(NamedTuple):
     lengths: Any
     mean: Any  # over the window: return and length
     finite: Any  # whether all observations and rewards were
+    sound: Any  # whether the policy's weights are finite
 
 
 @jax.tree_util.register_dataclass
@@ -124,6 +125,7 @@ class Program:
             *fresh,
             jnp.nanmean(window, 1),
             finite,
+            jnp.stack([jnp.isfinite(a).all() for a in agent.shown(learned).values()]).all(),
         )
         key = jax.random.key_data(key)
         return carry._replace(learned=learned, moments=moments, window=window, key=key), found

@@ -1,0 +1,1 @@
+"""Sweeps: many trainings with different parameters, and what they say about the best ones."""

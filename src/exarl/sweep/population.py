@@ -1,0 +1,131 @@
+"""A batch of trials as one compiled program: a population of the fused workflow, in a child process."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from exarl.envs import child
+from exarl.errors import ConfigError, ExarlError
+from exarl.runs.directory import RunDirectory, reason, writing
+from exarl.runs.signals import STOP_SIGNALS, name_of
+
+GRACE_S = 60.0
+"""Seconds that a population which has to end is given to write its checkpoint."""
+
+
+class Stopped(ExarlError):
+    """The population was told to stop by signal ``number``; the same run directory continues it."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"stopped early by {name_of(number)}")
+        self.exit_code = 128 + number
+
+
+def run_population(
+    words: Sequence[str],
+    points: Sequence[Mapping[str, float]],
+    seeds: Sequence[int],
+    run_dir: Path,
+) -> list[list[float]]:
+    """Train every point with every seed at once; the mean returns of their last episodes.
+
+    ``words`` are those of ``exarl train`` that all have in common (agent, env, total_steps,
+    ``--workflow fused`` ...). The result is ``[point][seed]``, each what a run of its own with that
+    seed and these parameters would have as ``last_reward_mean``, up to rounding. NaN is a trial that
+    failed: it diverged, or finished no episode. What is in ``run_dir`` already is continued, or only
+    read.
+
+    ConfigError for what cannot be trained so, ExarlError when the training failed, each with its last
+    line; Stopped after a stop signal, which is passed on if this is the main thread.
+    """
+    table = [{**point, "seed": seed} for point in points for seed in seeds]
+    if not table or any(point.keys() != points[0].keys() for point in points):
+        raise ConfigError("a population needs points with the same parameters, and seeds")
+    run = RunDirectory(run_dir.absolute())
+    chosen, output = run.path / "points.csv", run.logs / "train.log"
+    with writing(run.path):
+        run.logs.mkdir(parents=True, exist_ok=True)
+        _write(chosen, table)
+        output.touch()
+        already = output.stat().st_size
+    command = [sys.executable, "-m", "exarl", "train", *words]
+    command += ["--sweep", f"@{chosen}", "--run_dir", str(run.path)]
+    code, told = _run(command, output)
+    if told and code:
+        raise Stopped(told[0])
+    if code:
+        kind = ConfigError if code == ConfigError.exit_code else ExarlError
+        raise kind(_last_line(output, already) or f"exarl train {child.how_it_ended(code)}")
+    rewards = _rewards(run.population, len(table))
+    width = len(seeds)
+    return [rewards[start : start + width] for start in range(0, len(table), width)]
+
+
+def _write(path: Path, table: Sequence[Mapping[str, float]]) -> None:
+    """Every digit of every number, whole or not at all."""
+    aside = path.with_suffix(".tmp")
+    with aside.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(table[0])
+        writer.writerows([[row[name] for name in table[0]] for row in table])
+    os.replace(aside, path)
+
+
+def _run(command: Sequence[str], output: Path) -> tuple[int, list[int]]:
+    """The exit code of a child that is gone when this thread is, and the signals passed on to it."""
+    process = child.start(child.tied(command), output)
+    with _passed_on(process) as told:
+        try:
+            process.wait()
+        finally:
+            code = child.end(process, 0, GRACE_S)
+    return code, told
+
+
+@contextlib.contextmanager
+def _passed_on(process: subprocess.Popen[bytes]) -> Iterator[list[int]]:
+    """Stop signals go to the child, and to whoever listened before; those that came."""
+    told: list[int] = []
+    before: dict[int, object] = {}
+
+    def pass_on(number: int, frame: object) -> None:
+        told.append(number)
+        process.send_signal(number)
+        listener = before[number]
+        if callable(listener) and listener is not signal.default_int_handler:
+            listener(number, frame)
+
+    if threading.current_thread() is threading.main_thread():
+        before.update({number: signal.signal(number, pass_on) for number in STOP_SIGNALS})
+    try:
+        yield told
+    finally:
+        for number, listener in before.items():
+            signal.signal(number, listener)  # type: ignore[arg-type]
+
+
+def _last_line(output: Path, start: int) -> str:
+    """The last thing that was written after ``start``, without the program's name."""
+    with output.open("rb") as file:
+        file.seek(start)
+        lines = file.read().decode(errors="replace").split("\n")
+    return next((line for line in map(str.strip, lines[::-1]) if line), "").removeprefix("exarl: ")
+
+
+def _rewards(path: Path, count: int) -> list[float]:
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            found = [float(row["reward_mean"]) for row in csv.DictReader(file)]
+    except (OSError, KeyError, ValueError) as error:
+        raise ExarlError(f"cannot read {path}: {reason(error)}") from error
+    if len(found) != count:
+        raise ExarlError(f"{path} tells of {len(found)} agents, not of {count}")
+    return found
