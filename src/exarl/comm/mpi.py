@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -131,6 +133,15 @@ def launched_ranks() -> tuple[int, int] | None:
         if rank in os.environ and size in os.environ:
             return int(os.environ[rank]), int(os.environ[size])
     return None
+
+
+def find_mpiexec() -> str:
+    """The launcher beside this Python, else the one on the path."""
+    beside = Path(sys.executable).parent
+    found = shutil.which("mpiexec", path=str(beside)) or shutil.which("mpiexec")
+    if found is None:
+        raise ConfigError("--procs needs mpiexec; install an MPI library or the extra 'exarl[mpi]'")
+    return found
 
 
 def launched_world() -> Any:

@@ -106,6 +106,12 @@ def resolve(lookup: Lookup, sources: Sequence[Source]) -> Configuration:
     return Configuration(learner, values, origins)
 
 
+def find_parameter(lookup: Lookup, sources: Sequence[Source], key: str) -> Parameter:
+    """The parameter that ``key`` means among the components that ``sources`` choose."""
+    schemas, open_ended = _schemas(lookup, _select(sources), {})
+    return _find(key, Source({}, "command line"), schemas, open_ended)[0]
+
+
 def _storable(parameter: Parameter) -> bool:
     """Whether a default can stand in config.json. What cannot (a path, an array, infinity) is left to
     the environment's constructor."""

@@ -15,6 +15,7 @@ usage: exarl COMMAND [--key value ...]
 
   train       train an agent                      exarl train --env CartPole-v1 --total_steps 60000
   resume      continue a run from its directory   exarl resume RUN [--total_steps 120000]
+  sweep       which parameters are best?          exarl sweep --learning_rate 1e-4:1e-2:log ...
   evaluate    play a run's policy greedily        exarl evaluate RUN [--episodes 20] [--video F.gif]
   report      runs on one page, with curves       exarl report RUN... [--out report.html]
   watch       how a run is doing, here or away    exarl watch RUN [--once]
@@ -97,6 +98,12 @@ def _resume(words: list[str]) -> int:
     return train.resume(words)
 
 
+def _sweep(words: list[str]) -> int:
+    from exarl.launch import sweep
+
+    return sweep.sweep(words)
+
+
 def _evaluate(words: list[str]) -> int:
     from exarl.launch import evaluate
 
@@ -166,6 +173,7 @@ def _new(words: list[str]) -> int:
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "train": _train,
     "resume": _resume,
+    "sweep": _sweep,
     "evaluate": _evaluate,
     "report": _report,
     "watch": _watch,

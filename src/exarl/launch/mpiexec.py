@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -13,18 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
+from exarl.comm.mpi import find_mpiexec
 from exarl.envs.child import tied
 from exarl.errors import ConfigError
 from exarl.runs.notes import ERROR_FILE, RUN_FILE
-
-
-def find_mpiexec() -> str:
-    """The launcher beside this Python, else the one on the path."""
-    beside = Path(sys.executable).parent
-    found = shutil.which("mpiexec", path=str(beside)) or shutil.which("mpiexec")
-    if found is None:
-        raise ConfigError("--procs needs mpiexec; install an MPI library or the extra 'exarl[mpi]'")
-    return found
 
 
 def launch(

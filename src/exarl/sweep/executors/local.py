@@ -1,0 +1,112 @@
+"""Trainings as child processes on this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import IO
+
+from exarl.envs import child
+from exarl.sweep.executors import Job
+
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+class Local:
+    """``slots`` child processes at a time, of ``procs`` ranks each, which share the cores."""
+
+    def __init__(self, slots: int, procs: int = 1) -> None:
+        self.slots = slots
+        self._procs = procs
+        share = max(1, len(os.sched_getaffinity(0)) // (slots * procs))
+        self._environ = thread_limits(share)
+        self._started: list[Child] = []
+
+    def start(self, job: Job) -> Child:
+        words = [*job.words, "--procs", str(self._procs)] if self._procs > 1 else job.words
+        started = Child([sys.executable, "-m", "exarl", *words], job, self._environ)
+        self._started = [c for c in self._started if c.poll() is None] + [started]
+        return started
+
+    def close(self) -> None:
+        for started in self._started:
+            started.kill()
+
+
+class Child:
+    """One command in a session of its own. When this process dies it is told to end.
+
+    The output file is locked as long as any of the command's processes has it open, and the command
+    is started once the lock is free: the last process of a worker that was killed may still be
+    writing its checkpoint into the same run directory.
+    """
+
+    def __init__(self, command: Sequence[str], job: Job, environ: dict[str, str]) -> None:
+        self._command, self._environ, self._job = command, environ, job
+        self._process: subprocess.Popen[bytes] | None = None
+        self._code: int | None = None
+        job.output.parent.mkdir(parents=True, exist_ok=True)
+        self._output: IO[bytes] | None = job.output.open("ab")
+        self.poll()
+
+    def poll(self) -> int | None:
+        if self._code is None and self._process is None:
+            self._start()
+        if self._code is None and self._process is not None and child.ended(self._process):
+            self._code = child.kill_all(self._process)
+        return self._code
+
+    def terminate(self) -> None:
+        self._signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        if self._process is not None and self._code is None:
+            self._code = child.kill_all(self._process)
+        self._signal(signal.SIGKILL)
+
+    def _signal(self, number: int) -> None:
+        if self._process is not None and self._code is None:
+            child.send(self._process, number)
+        elif self._code is None:
+            self._code = -number  # was never started
+            self._let_go()
+
+    def _start(self) -> None:
+        assert self._output is not None
+        try:
+            fcntl.flock(self._output, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return
+        except OSError:
+            pass  # a disk without locks
+        output = self._output.fileno()
+        self._process = child.start(
+            child.tied(self._command),
+            self._job.output,
+            environ=self._environ,
+            cwd=self._job.folder,
+            stdout=output,
+            stderr=output,
+        )
+        self._let_go()
+
+    def _let_go(self) -> None:
+        if self._output is not None:
+            self._output.close()
+            self._output = None
+
+
+def thread_limits(share: int) -> dict[str, str]:
+    """So many threads for the numeric libraries of a child, or fewer where the user says so."""
+    limits = {}
+    for name in _THREADS:
+        said = share
+        with contextlib.suppress(ValueError):
+            said = int(os.environ.get(name, share))
+        limits[name] = str(min(share, said))
+    return limits
