@@ -10,8 +10,10 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 train: $(VENV)/.ready-mpi
 	$(BIN)/exarl train --agent DQN-v0 --env CartPole-v1 --total_steps 150000 --target_reward 475 --seed 4
 
+# Two at a time, but for the jobs of several ranks, which take both cores by themselves.
 test: $(VENV)/.ready-dev
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile --ignore=tests/mpi --ignore=tests/faults
+	$(BIN)/python -m pytest tests/mpi tests/faults
 
 # The gate: what must hold before a change goes in.
 check: lint test

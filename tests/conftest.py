@@ -8,11 +8,23 @@ import tempfile
 
 import pytest
 
+SINGLE_THREAD = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+"""As in ``exarl.agents.compiled``, which imports JAX."""
+
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Programs of one shape are compiled once for all tests and for the jobs they start: compiling
-    takes ten times longer than the toys take to learn."""
+    """What tests, and the hundreds of processes they start, need not do again and again.
+
+    Programs of one shape are compiled once: compiling takes ten times longer than the toys take to
+    learn. Tests that import JAX themselves compile with the flags that EXARL sets for everyone else, or
+    no program would be found again. The modules of EXARL are compiled once too, also where Python is
+    told to keep no bytecode: that is a third of what a rank without JAX costs.
+    """
+    if hasattr(config, "workerinput"):  # of pytest-xdist: it has the variables of its starter
+        return
     folder = tempfile.mkdtemp(prefix="exarl-compiled-")
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
     os.environ["JAX_COMPILATION_CACHE_DIR"] = folder
     os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+    os.environ.setdefault("XLA_FLAGS", SINGLE_THREAD)
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -10,7 +10,7 @@ import pytest
 from helpers_jobs import assert_same, everything_of
 from helpers_matrix import CASES, parameters
 
-from exarl import ExaLearner
+from exarl import ExaLearner, experiment
 from exarl.errors import ConfigError
 
 
@@ -18,7 +18,20 @@ def train(**overrides: Any) -> Any:
     return ExaLearner(argv=[], serial=True, progress=False, **overrides).run()
 
 
-@pytest.mark.parametrize("case", CASES)
+REPEATED = ("DQN, discrete", "A2C, discrete", "PPO, LSTM")
+"""What they are made of, others have too: DQN prioritised, A2C in a box, A3C and DQN with an LSTM."""
+
+
+@pytest.fixture(autouse=True)
+def no_picture(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawing the curve takes as long as the training."""
+    monkeypatch.setattr(experiment, "draw_curve", lambda *_: None)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(c, marks=pytest.mark.slow if c in REPEATED else ()) for c in CASES],
+)
 def test_a_stopped_run_continues_as_if_nothing_had_happened(case: str, tmp_path: Path) -> None:
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     train(**parameters(case, run_dir=str(whole)))

@@ -48,8 +48,14 @@ def kill_after(command: list[str], run_dir: Path, steps: int) -> None:
 
 @pytest.mark.parametrize(
     ("words", "procs", "whole"),
-    [(HARD, 1, "deep"), (HARD, 3, "deep3"), (GROUP, 3, "light"), (EASY, 3, "light3")],
-    ids=["dqn", "dqn-3-ranks", "group", "linear-3-ranks"],
+    [
+        (HARD, 3, "deep3"),
+        (GROUP, 3, "light"),
+        # The same learner as on three ranks, and the same ranks as DQN's:
+        pytest.param(HARD, 1, "deep", marks=pytest.mark.slow),
+        pytest.param(EASY, 3, "light3", marks=pytest.mark.slow),
+    ],
+    ids=["dqn-3-ranks", "group", "dqn", "linear-3-ranks"],
 )
 def test_killed_at_a_random_time(
     tmp_path: Path,

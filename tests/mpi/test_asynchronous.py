@@ -34,12 +34,9 @@ COMMANDS: dict[str, tuple[Any, ...]] = {
     "rma": (*SMALL, "--procs", 2, "--workflow", "rma", *NO_LAG),
     "seed": (*SMALL, "--procs", 2, "--workflow", "seed", *NO_LAG),
     "async serial": (*SMALL, "--serial", "--workflow", "async"),
-    "light async": (*LIGHT, "--procs", 5, "--workflow", "async"),
-    "light rma": (*LIGHT, "--procs", 5, "--workflow", "rma"),
-    "bound async": (*LIGHT, "--procs", 4, "--workflow", "async", "--max_policy_lag", 2),
-    "bound rma": (*LIGHT, "--procs", 4, "--workflow", "rma", "--max_policy_lag", 2),
-    "light seed": (*LIGHT, "--procs", 5, "--workflow", "seed"),
-    "bound seed": (*LIGHT, "--procs", 4, "--workflow", "seed", "--max_policy_lag", 2),
+    "bound async": (*LIGHT, "--procs", 5, "--workflow", "async", "--max_policy_lag", 2),
+    "bound rma": (*LIGHT, "--procs", 5, "--workflow", "rma", "--max_policy_lag", 2),
+    "bound seed": (*LIGHT, "--procs", 5, "--workflow", "seed", "--max_policy_lag", 2),
     "seed groups": (*LIGHT, "--procs", 5, "--workflow", "seed", "--process_per_env", 2,
                     "--env", "ExaCartPole-v1", "--inference_batch", 1, "--inference_wait", 1),
     "turns": (*LIGHT, "--procs", 4, "--workflow", "async", "--order", "round_robin"),
@@ -85,17 +82,17 @@ def test_the_lag_is_bounded(runs: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["light async", "light rma", "light seed", "seed groups", "turns", "central", "groups"]
+    "name", ["bound async", "bound rma", "bound seed", "seed groups", "turns", "central", "groups"]
 )
 def test_nothing_is_dropped_while_the_run_lasts(runs: Path, name: str) -> None:
     blocks = summary_of(runs / name)["blocks"]
-    actors = 4 if name.startswith("light") else 3
+    actors = 4 if name.startswith("bound") else 3
     assert blocks["dropped"] <= actors  # at most the block each had in hand at the end
 
 
 def test_a_full_queue_that_overwrites_says_so(runs: Path) -> None:
     assert summary_of(runs / "full")["blocks"]["dropped"] >= 0
-    assert summary_of(runs / "light rma")["blocks"]["redundant"] == 0
+    assert summary_of(runs / "bound rma")["blocks"]["redundant"] == 0
 
 
 @pytest.mark.parametrize("name", ["sync", "async", "rma", "async serial"])

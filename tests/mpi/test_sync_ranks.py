@@ -31,7 +31,6 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("sync")
     commands = {
         "plain": train(folder / "plain", *SMALL),
-        "again": train(folder / "again", *SMALL),
         "serial": train(folder / "serial", *SMALL, "--serial"),
         "other": train(folder / "other", *LIGHT, "--seed", 6),
     }
@@ -47,7 +46,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("other", ["again", "serial", "mpiexec1"])
+@pytest.mark.parametrize("other", ["serial", "mpiexec1"])
 def test_one_rank_is_the_same_run_however_started(runs: Path, other: str) -> None:
     assert_same(everything_of(runs / other), everything_of(runs / "plain"))
 

@@ -288,7 +288,7 @@ def moved(one: Arrays, other: Arrays, part: str) -> bool:
     return any(not np.array_equal(a, other[n]) for n, a in one.items() if n.startswith(part))
 
 
-@pytest.mark.parametrize("delay", [2, 3])
+@pytest.mark.parametrize("delay", [pytest.param(2, marks=pytest.mark.slow), 3])
 def test_td3_moves_its_policy_and_targets_every_so_many_updates(delay: int) -> None:
     agent = make_agent(CONTINUOUS, id="TD3-v0", learner=True, policy_delay=delay, **ONE)
     block, due = block_for(agent, 0), []
@@ -372,7 +372,14 @@ def make_team(name: str, every: int = 1, **parameters: Any) -> list[Any]:
 
 @pytest.mark.parametrize(
     ("name", "every"),
-    [("TD3", 1), ("SAC", 1), ("A2C", 1), ("PPO", 1), ("SAC", 2), ("PPO that halts", 2)],
+    [
+        ("TD3", 1),
+        pytest.param("SAC", 1, marks=pytest.mark.slow),  # TD3 averages so, SAC every second time
+        pytest.param("A2C", 1, marks=pytest.mark.slow),  # compared with one learner below
+        ("PPO", 1),
+        ("SAC", 2),
+        ("PPO that halts", 2),
+    ],
 )
 def test_a_team_stays_in_step_also_when_one_has_no_block(name: str, every: int) -> None:
     agents = make_team(name, every)
