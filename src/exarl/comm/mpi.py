@@ -150,12 +150,18 @@ def launched_world() -> Any:
     if launched is None or launched[1] == 1:
         return None
     try:
-        return _mpi().COMM_WORLD
+        world = _mpi().COMM_WORLD
     except (ImportError, RuntimeError) as error:
         raise ConfigError(
             f"started as rank {launched[0]} of {launched[1]}, but MPI cannot be loaded ({error});"
             " install an MPI library or the extra 'exarl[mpi]'"
         ) from error
+    if world.size == 1:  # each would train alone, all in one run directory
+        raise ConfigError(
+            f"{launched[1]} tasks were started, but MPI knows of one: launcher and MPI library do not"
+            " match; with srun, --mpi=pmi2 is for MPICH and --mpi=pmix for Open MPI"
+        )
+    return world
 
 
 def threads_may_take_turns() -> bool:

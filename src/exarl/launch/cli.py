@@ -26,6 +26,7 @@ usage: exarl COMMAND [--key value ...]
   bench       how fast is it, and why?            exarl bench --env CartPole-v1 [--procs 4]
   check-env   is this environment fit to train?   exarl check-env CartPole-v1
   serve-env   an environment for other programs   exarl serve-env CartPole-v1 [--bind tcp://...]
+  slurm       a batch script for a cluster        exarl slurm --nodes 2 --time 1:00:00 -- train ...
   new         a package of one's own, to change   exarl new env my_env
 
 'exarl COMMAND --help' says more. Under mpiexec or srun the same commands use all ranks;
@@ -164,6 +165,12 @@ def _serve_env(words: list[str]) -> int:
     return serve.serve_env(words)
 
 
+def _slurm(words: list[str]) -> int:
+    from exarl.launch import slurm
+
+    return slurm.slurm(words)
+
+
 def _new(words: list[str]) -> int:
     from exarl.launch import new
 
@@ -184,5 +191,6 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "bench": _bench,
     "check-env": _check_env,
     "serve-env": _serve_env,
+    "slurm": _slurm,
     "new": _new,
 }

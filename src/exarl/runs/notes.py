@@ -1,4 +1,5 @@
-"""Notes that a run leaves for the process that launched it (``exarl train --procs N``)."""
+"""Notes that a run leaves for the process that launched it (``exarl train --procs N``, a batch
+script)."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from pathlib import Path
 
 RUN_FILE = "EXARL_RUN_FILE"
 ERROR_FILE = "EXARL_ERROR_FILE"
+END_FILE = "EXARL_END_FILE"
 """Environment variables that name the files; unset where nobody asks."""
 
 
@@ -19,6 +21,11 @@ def note_run(path: Path) -> None:
 def note_error(message: str) -> None:
     """Why a rank failed. The first one counts: the others fail because of it."""
     _leave(ERROR_FILE, message, "x")
+
+
+def note_end(reason: str) -> None:
+    """Why the run has ended: launchers make what they like of exit codes when ranks are killed."""
+    _leave(END_FILE, reason, "w")
 
 
 def _leave(variable: str, text: str, mode: str) -> None:

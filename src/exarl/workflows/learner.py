@@ -21,6 +21,7 @@ from exarl.runs.clock import Clock, bottleneck, fractions
 from exarl.runs.compiling import Compiling
 from exarl.runs.directory import RunDirectory, write_json, writing
 from exarl.runs.metrics import MetricsLog, mean, row_due
+from exarl.runs.notes import note_end
 from exarl.runs.progress import Progress
 from exarl.runs.signals import StopSignals, name_of
 from exarl.runs.sinks import Sink, open_sinks
@@ -248,6 +249,7 @@ class LearningLoop:
         with writing(self._run.path):
             self._metrics.close()
             write_json(self._run.summary, summary)
+        note_end(summary["reason"])
         return summary
 
     def abandon(self) -> None:

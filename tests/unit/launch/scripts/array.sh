@@ -1,0 +1,28 @@
+#!/bin/bash
+#SBATCH --job-name=seeds
+#SBATCH --array=0-9%2
+#SBATCH --open-mode=append
+#SBATCH --signal=USR1@120
+#SBATCH --nodes=1
+#SBATCH --ntasks-per-node=1
+#SBATCH --requeue
+
+# 120 s before the time limit the run writes a checkpoint and ends with
+# exit code 138. Then this job is queued again, and the same command continues.
+
+export OMP_NUM_THREADS=${SLURM_CPUS_PER_TASK:-1}
+run=results_dir/seeds-${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID
+notes=$(mktemp -d)  # rank 0 and Ray's first node are where this script runs
+trap 'rm -rf "$notes"' EXIT
+export EXARL_END_FILE="$notes/end"
+
+srun --kill-on-bad-exit=1 --mpi=pmi2 \
+    exarl train --env CartPole-v1 --total_steps 60000 --seed "$SLURM_ARRAY_TASK_ID" --run_dir "$run"
+code=$?
+
+end=$(cat "$notes/end" 2> /dev/null)
+if [ "$code" -eq 138 ] || [ "$end" = SIGUSR1 ]; then
+    echo "exarl: the time is nearly over; job $SLURM_JOB_ID is queued again to continue"
+    scontrol requeue "$SLURM_JOB_ID"
+fi
+exit "$code"
