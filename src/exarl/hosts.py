@@ -222,6 +222,8 @@ class LearnerHost:
     """A learner with its crew. It runs in a thread, so that it can be spoken to."""
 
     def __init__(self, orders: Orders, rank: int, learners: Needs, actors: Needs) -> None:
+        if not learners.gpus:
+            leave_gpu()  # Ray shows it to those who asked for none as well
         self._orders = orders
         self._member = orders.member(rank)
         self._crew = HiredCrew(orders, actors, learners)

@@ -10,7 +10,7 @@ import pytest
 from helpers_jobs import assert_same, everything_of
 from helpers_matrix import CASES, parameters
 
-from exarl import ExaLearner, experiment
+from exarl import ExaLearner, member
 from exarl.errors import ConfigError
 
 
@@ -25,7 +25,7 @@ REPEATED = ("DQN, discrete", "A2C, discrete", "PPO, LSTM")
 @pytest.fixture(autouse=True)
 def no_picture(monkeypatch: pytest.MonkeyPatch) -> None:
     """Drawing the curve takes as long as the training."""
-    monkeypatch.setattr(experiment, "draw_curve", lambda *_: None)
+    monkeypatch.setattr(member, "draw_curve", lambda *_: None)
 
 
 @pytest.mark.parametrize(

@@ -91,6 +91,7 @@ class HiredSource(PacedSource):
         assert learner.crew is not None
         self._crew = learner.crew
         self._codec = learner.codec
+        self._clock = learner.clock
         self._config = config
         self._width = learner.config.envs_per_actor
         self._most_failures = learner.config.max_env_failures
@@ -242,8 +243,10 @@ class HiredSource(PacedSource):
     # -- what the learner asks --------------------------------------------------------------------
 
     def publish(self, weights: Callable[[], np.ndarray], version: int, trained: int) -> None:
-        self._offer = self._crew.put(weights().tobytes()), version
-        self._grant()
+        vector = weights()
+        with self._clock.phase("send"):
+            self._offer = self._crew.put(vector.tobytes()), version
+            self._grant()
 
     def _grant(self) -> None:
         assert self._offer is not None

@@ -14,6 +14,8 @@ from exarl.comm.codec import BlockCodec, encode_arrays
 from exarl.comm.layout import Layout
 from exarl.config import LearnerConfig
 from exarl.errors import EnvironmentFailure
+from exarl.runs.clock import Clock
+from exarl.runs.trace import Tracer
 from exarl.types import Arrays, ArraySpec, Block, EnvSpec
 from exarl.workflows.base import BLOCK, GOODBYE, LOST, READY, STATE, Word
 from exarl.workflows.elastic import ElasticConfig, HiredSource, share_of
@@ -113,6 +115,7 @@ def source_of(crew: CrewInMemory, states: Arrays | None = None, **options: Any) 
         role=SimpleNamespace(rank=rank),
         layout=Layout(learners + 4, learners, 1),
         loop=SimpleNamespace(note=lambda text: None),
+        clock=Clock(Tracer(0, "learner", enabled=False)),
         states=states or {},
     )
     return HiredSource(learner, ElasticConfig(**{"n_actors": 4, **options}))
