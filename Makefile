@@ -10,10 +10,11 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 train: $(VENV)/.ready-mpi
 	$(BIN)/exarl train --agent DQN-v0 --env CartPole-v1 --total_steps 150000 --target_reward 475 --seed 4
 
-# Two at a time, but for the jobs of several ranks, which take both cores by themselves.
+# Two at a time, but for tests that measure how long or how busily somebody waits.
+ALONE := tests/mpi/test_seed.py tests/mpi/test_waiting.py
 test: $(VENV)/.ready-dev
-	$(BIN)/python -m pytest -n 2 --dist loadfile --ignore=tests/mpi --ignore=tests/faults
-	$(BIN)/python -m pytest tests/mpi tests/faults
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(ALONE:%=--ignore=%)
+	$(BIN)/python -m pytest $(ALONE)
 
 # The gate: what must hold before a change goes in.
 check: lint test

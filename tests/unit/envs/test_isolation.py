@@ -151,7 +151,7 @@ def test_what_it_writes_goes_to_its_file_and_it_is_no_rank(
 
 def test_nothing_is_left_of_it() -> None:
     """Neither its process, nor what that has started, nor a file in memory."""
-    before = set(os.listdir("/dev/shm"))  # noqa: PTH208
+    before = files_in_memory()
     for end in ("close", "hang"):
         env, _ = isolate("Handful-v0", {}, limits=Limits(step=0.3))
         env.reset(seed=0)
@@ -166,7 +166,12 @@ def test_nothing_is_left_of_it() -> None:
         else:
             env.close()
         wait_until(lambda pids=(pid, started): all(map(dead, pids)), 10)
-    assert set(os.listdir("/dev/shm")) == before  # noqa: PTH208
+    assert files_in_memory() <= before
+
+
+def files_in_memory() -> set[str]:
+    """But for those of MPI jobs that run beside."""
+    return {name for name in os.listdir("/dev/shm") if not name.startswith("mpich_")}  # noqa: PTH208
 
 
 ORPHANS = """
