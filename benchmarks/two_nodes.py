@@ -4,8 +4,9 @@
 
 Makes two network namespaces joined by a cable, each with a host name of its own, as far apart as two
 machines that share a disk (needs root and iproute2). Then trains twice, learner on the first node and
-actors on both: `elastic` on a Ray cluster of two nodes, and `async` under mpiexec with a host file.
-Prints which rank ran where, from the logs of the ranks, and steps/s. Everything is removed at the end.
+actors on both: `async` under mpiexec with a host file, and `elastic` on Ray, where the second node
+joins while the run goes on. Prints which rank ran where, from the logs of the ranks, and steps/s.
+Everything is removed at the end.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -70,6 +72,11 @@ def tell(name: str, run: Path) -> None:
     )
 
 
+def tell_actors(when: str, run: Path) -> None:
+    logs = sorted((run / "logs").glob("rank_*.log"))
+    print(f"         {when} the second node joins: {len(logs) - 1} actors")
+
+
 def elastic(words: list[str], folder: Path, env: dict[str, str]) -> None:
     a, b = NODES
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "env": env}
@@ -82,11 +89,16 @@ def elastic(words: list[str], folder: Path, env: dict[str, str]) -> None:
         wait = "import socket, time, sys\nfor _ in range(300):\n try: socket.create_connection(("
         wait += f"'{NODES[a]}', 6399), 1); break\n except OSError: time.sleep(0.1)"
         subprocess.run(on(b, [sys.executable, "-c", wait]), check=True)
-        nodes.append(subprocess.Popen(on(b, joining), **quiet))  # type: ignore[call-overload]
         run = folder / "elastic"
         command = [sys.executable, "-m", "exarl", "train", "--workflow", "elastic", *words]
-        command += ["--address", f"{NODES[a]}:6399", "--n_actors", "4", "--run_dir", str(run)]
-        subprocess.run(on(a, command), env=env, check=True, stdout=subprocess.DEVNULL)
+        command += ["--address", f"{NODES[a]}:6399", "--run_dir", str(run)]
+        training = subprocess.Popen(on(a, command), env=env, stdout=subprocess.DEVNULL)
+        while training.poll() is None and not (run / "result.jsonl").exists():
+            time.sleep(0.1)
+        tell_actors("before", run)
+        nodes.append(subprocess.Popen(on(b, joining), **quiet))  # type: ignore[call-overload]
+        if training.wait():
+            raise SystemExit("the run failed")
         tell("elastic", run)
     finally:
         for node in reversed(nodes):

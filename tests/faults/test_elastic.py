@@ -15,13 +15,10 @@ pytest.importorskip("ray")
 WORDS = (*LIGHT, "--workflow", "elastic", "--block_steps", "8", "--env", "ExaLatency-v0")
 
 
-def actors(job: Job) -> list[int]:
-    """The processes of its actors; Ray names them when they are made."""
-    return [
-        pid
-        for pid in job.pids()
-        if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"ray::ActorHost")
-    ]
+def hosts(job: Job, kind: str) -> list[int]:
+    """The processes of its actors or learners; Ray names them when they are made."""
+    name = f"ray::{kind}".encode()
+    return [p for p in job.pids() if Path(f"/proc/{p}/cmdline").read_bytes().startswith(name)]
 
 
 def last_row(path: Path) -> dict[str, float]:
@@ -36,7 +33,7 @@ def test_killed_actors_are_replaced_and_a_stopped_run_goes_on(tmp_path: Path) ->
         wait_until(
             lambda: (path / "result.jsonl").exists() and last_row(path)["training_iteration"]
         )
-        os.kill(actors(job)[0], signal.SIGKILL)
+        os.kill(hosts(job, "ActorHost")[0], signal.SIGKILL)
         wait_until(lambda: last_row(path)["env_restarts"] == 1)
         job.send(signal.SIGTERM)
         ended = job.wait()
@@ -57,6 +54,21 @@ def test_killed_actors_are_replaced_and_a_stopped_run_goes_on(tmp_path: Path) ->
     summary = summary_of(path)
     assert summary["timesteps_total"] >= steps + 400 and summary["env_restarts"] >= 1
     assert set(Path("/tmp").glob("exarl-ray-*")) <= folders, "Ray's files were left"
+
+
+@pytest.mark.slow
+def test_a_lost_learner_is_continued_from_its_checkpoint(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    words = ("--n_actors", 2, "--checkpoint_interval", 0.5, "--total_steps", 2000)
+    job = Job(train(path, *WORDS, *words))
+    try:
+        wait_until(lambda: path.exists() and any((path / "checkpoints").glob("*/state.json")))
+        os.kill(hosts(job, "LearnerHost")[0], signal.SIGKILL)
+        ended = job.wait().ok()
+    finally:
+        job.kill()
+    assert "continuing from the last checkpoint" in ended.err
+    assert 2000 <= summary_of(path)["timesteps_total"] <= 2016
 
 
 @pytest.mark.slow

@@ -76,7 +76,7 @@ def test_an_actor_in_the_middle_of_a_long_step_holds_up_nothing(site: Any) -> No
 def test_the_time_limit_itself(site: Any, undisturbed: dict[str, Any]) -> None:
     """Nobody interferes: Slurm sends the signal, and starts the job again after two minutes."""
     limit = ("--time", "1", "--signal-before", "50")
-    id = site.submit(*TWO, *limit, *TRAIN, subject={"delay": 0.03})
+    id = site.submit(*TWO, *limit, *TRAIN, subject={"delay": 0.1})
     job = site.end(id, patience=300)
     assert (job["JobState"], job["Restarts"]) == ("COMPLETED", "1"), site.log()
     (run,) = site.runs()
