@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import importlib.util
 import json
 import os
 import shutil
+import subprocess
 from typing import Any
 
 import pytest
@@ -108,6 +110,24 @@ def test_an_array_is_a_run_for_each_task(site: Any) -> None:
         json.loads((run / "config.json").read_text())["learner"]["seed"] for run in site.runs()
     ]
     assert seeds == [3, 4, 5]
+
+
+@pytest.mark.slow
+def test_the_tasks_of_an_array_share_a_sweep(site: Any) -> None:
+    words = ("--agent", "Random-v0", "--env", "CartPole-v1", "--total_steps", "500")
+    words += ("--block_steps", "16,32,64", "--sampler", "grid", "--seeds", "2")
+    study = site.folder / "study"
+    made = [PYTHON, "-m", "exarl", "sweep", *words, "--study", str(study), "--executor", "slurm"]
+    told = subprocess.run(
+        [*made, "--jobs", "2"], env=job_environment(), capture_output=True, text=True, check=True
+    )
+    assert f"-- sweep --study {study} --worker" in told.stdout
+    id = site.submit("--array", "0-1", "--time", "10", "--", "sweep", "--study", study, "--worker")
+    for task in (0, 1):
+        assert site.end(f"{id}_{task}")["JobState"] == "COMPLETED", site.log()
+    rows = list(csv.DictReader((study / "trials.csv").open()))
+    assert [row["state"] for row in rows] == ["complete"] * 3
+    assert all(row["seed_1"] and row["seed_2"] for row in rows)
 
 
 @pytest.mark.slow
