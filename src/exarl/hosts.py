@@ -10,6 +10,7 @@ import threading
 import time
 import traceback
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
@@ -33,7 +34,7 @@ from exarl.comm.cluster import (
 from exarl.comm.codec import decode_arrays, encode_arrays
 from exarl.comm.devices import leave_gpu
 from exarl.comm.layout import Layout
-from exarl.comm.mailbox import Mailbox
+from exarl.comm.mailbox import Deliver, Mailbox
 from exarl.comm.team import MailTeam
 from exarl.comm.wait import wait_for
 from exarl.components import build_workflow, lookup
@@ -46,7 +47,7 @@ from exarl.runs.progress import Progress, make_progress
 from exarl.runs.signals import StopSignals
 from exarl.types import ACTOR_PHASES, Arrays, EnvSpec
 from exarl.workflows.base import BLOCK, GOODBYE, LOST, READY, STATE, Word
-from exarl.workflows.elastic import share_of
+from exarl.workflows.elastic import PATIENT_S, share_of
 
 POLL_S = 0.2
 GOODBYE_S = 10.0
@@ -136,6 +137,7 @@ class HiredCrew:
         self._needs = actors
         self._reserved = learners.cpus * orders.layout.learners
         self._actors: dict[int, Remote] = {}
+        self._ready: set[int] = set()
 
     def hire(self, actor: int, states: Arrays) -> None:
         if actor in self._actors:
@@ -157,6 +159,10 @@ class HiredCrew:
     def stop(self, actor: int) -> None:
         self._actors[actor].call("stop", now=True)
 
+    def dismiss(self, actor: int) -> None:
+        self._ready.discard(actor)
+        self._actors[actor].kill()
+
     def store(self) -> int:
         return int(resources().get("object_store_memory", 1e9))
 
@@ -164,11 +170,22 @@ class HiredCrew:
         free = resources().get("CPU", 1.0) - self._reserved
         return max(1, int(free / max(self._needs.cpus, 1e-9)) if self._needs.cpus else 1)
 
-    def first_spec(self) -> EnvSpec:
+    def first_spec(self, stopped: Callable[[], bool], note: Callable[[str], None]) -> EnvSpec:
         """What the environments look like, from the first actor that is ready."""
         lost: list[Word] = []
+        since: float | None = time.monotonic()
+
+        def word_or_stop() -> Word | None:
+            nonlocal since
+            if stopped():
+                raise ExarlError("stopped before any actor was ready")
+            if since is not None and time.monotonic() - since > PATIENT_S:
+                since = None
+                note(f"no actor has room yet; each needs {self._needs.cpus:g} CPUs of the cluster")
+            return self.words.popleft() if self.words else None
+
         while len(lost) < len(self._actors):
-            word = wait_for(lambda: self.words.popleft() if self.words else None)
+            word = wait_for(word_or_stop)
             if word.kind == READY:
                 self.words.extend([word, *lost])
                 return EnvSpec.from_json(json.loads(word.payload))
@@ -177,19 +194,23 @@ class HiredCrew:
 
     def close(self, patience: float) -> None:
         """Let everyone close their environments, for a while; then they are gone."""
-        closing = [remote.call("close") for remote in self._actors.values()]
+        closing = [self._actors[actor].call("close") for actor in sorted(self._ready)]
         deadline = time.monotonic() + patience
         for future in closing:
             with contextlib.suppress(Exception):
                 future.result(max(0.0, deadline - time.monotonic()))
         for remote in self._actors.values():
             remote.kill()
+        self._ready.clear()
 
     def _hear(self, actor: int, kind: str, answer: Future[Any]) -> None:
         def heard(found: Any) -> None:
+            if kind == READY:
+                self._ready.add(actor)
             payload = found if isinstance(found, bytes) else str(found).encode()
             self.words.append(Word(kind, actor, payload))
 
+        # Ray must not be called in here: it is Ray's own thread that runs these.
         then(answer, heard, lambda e: self.words.append(Word(LOST, actor, error=why(e))))
 
 
@@ -229,12 +250,12 @@ class LearnerHost:
         self._crew = HiredCrew(orders, actors, learners)
         self._relay = Relay()
         self._outcome: dict[str, Any] | None = None
-        self._mailbox: Mailbox
+        self._doors: list[Deliver] = []  # of all learners, once they are known
+        self._mailbox = Mailbox(rank, orders.layout.learners, self._doors)
 
     def begin(self, learners: list[Any]) -> None:
         """Start; ``learners`` are the handles of all of them."""
-        others = [partial(_deliver, Remote.of(handle)) for handle in learners]
-        self._mailbox = Mailbox(self._member.role.rank, others)
+        self._doors += [partial(_deliver, Remote.of(handle)) for handle in learners]
         threading.Thread(target=self._run, daemon=True).start()
 
     def deliver(self, source: int, tag: int, payload: bytes) -> None:
@@ -286,7 +307,8 @@ class LearnerHost:
         config = self._member.workflow.config
         for i in range(share_of(config.n_actors or self._crew.room(), rank, learners)):
             self._crew.hire(rank + i * learners, {})
-        return self._crew.first_spec()
+        signals = self._member.signals
+        return self._crew.first_spec(lambda: signals.received is not None, self._relay.note)
 
 
 def _deliver(learner: Remote, source: int, tag: int, payload: bytes) -> None:

@@ -18,11 +18,12 @@ Deliver = Callable[[int, int, bytes], object]
 class Mailbox(Messages):
     """A rank's mailbox and the way to those of the others: ``others[rank](self.rank, tag, bytes)``.
 
-    ``deliver`` may be called by another thread than the one that reads.
+    ``deliver`` may be called by another thread than the one that reads, and before ``others`` are
+    known here, which is a list that may be filled later.
     """
 
-    def __init__(self, rank: int, others: Sequence[Deliver]) -> None:
-        self.rank, self.size = rank, len(others)
+    def __init__(self, rank: int, size: int, others: Sequence[Deliver]) -> None:
+        self.rank, self.size = rank, size
         self._others = others
         self._lock = threading.Lock()
         self._letters: dict[tuple[int, int], deque[bytes]] = {}  # (tag, rank), in order of arrival

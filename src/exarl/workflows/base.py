@@ -118,6 +118,10 @@ class Crew(Protocol):
     def stop(self, actor: int) -> None:
         """Let it give up its block at the next step, and begin no other."""
 
+    def dismiss(self, actor: int) -> None:
+        """Nothing more is wanted of one that is lost: one that raised may be alive, and where
+        another could be."""
+
     def store(self) -> int:
         """Bytes that may wait between actors and learners, of all of them together."""
 

@@ -223,6 +223,7 @@ class HiredSource(PacedSource):
                 self._orphans += self._record.pop(actor)
         elif self._hired.pop(actor, None) is None:
             return  # known already
+        self._crew.dismiss(actor)
         if self._stopping:
             return
         futile = self._futile.pop(actor) + 1

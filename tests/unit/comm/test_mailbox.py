@@ -14,7 +14,7 @@ from exarl.comm.team import MailTeam
 def mailboxes(size: int) -> list[Mailbox]:
     made: list[Mailbox] = []
     doors = [lambda s, t, p, rank=rank: made[rank].deliver(s, t, p) for rank in range(size)]
-    made.extend(Mailbox(rank, doors) for rank in range(size))
+    made.extend(Mailbox(rank, size, doors) for rank in range(size))
     return made
 
 

@@ -41,6 +41,7 @@ class CrewInMemory:
         self.words: deque[Word] = deque()
         self.actors: dict[int, Actor] = {}
         self.hired: list[tuple[int, list[str]]] = []
+        self.dismissed: list[int] = []
         self._room, self._store = room, store
 
     def hire(self, actor: int, states: Arrays) -> None:
@@ -62,6 +63,9 @@ class CrewInMemory:
     def stop(self, actor: int) -> None:
         if actor in self.actors:
             self.actors[actor].stopped = True
+
+    def dismiss(self, actor: int) -> None:
+        self.dismissed.append(actor)
 
     def store(self) -> int:
         return self._store
@@ -199,6 +203,7 @@ def test_actors_without_a_block_are_not_replaced_for_ever() -> None:
     for _ in range(3):
         crew.lose(max(crew.actors))
         source.take(0)
+    assert crew.dismissed == [0, 1, 2], "one that raised keeps its place"
     crew.lose(max(crew.actors))
     with pytest.raises(EnvironmentFailure, match=r"4 actors in a row were lost.*killed"):
         source.take(0)
