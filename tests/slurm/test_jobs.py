@@ -75,7 +75,6 @@ def test_an_actor_in_the_middle_of_a_long_step_holds_up_nothing(site: Any) -> No
 
 @pytest.mark.slow
 @pytest.mark.timeout(480)
-@pytest.mark.timeout(400)
 def test_the_time_limit_itself(site: Any, undisturbed: dict[str, Any]) -> None:
     """Nobody interferes: Slurm sends the signal, and starts the job again after two minutes."""
     limit = ("--time", "1", "--signal-before", "50")
