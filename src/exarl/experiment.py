@@ -100,7 +100,7 @@ class ExaLearner(Member):
         if self.layout.alone:
             return self._run_here()
         if self.workflow.hosted:
-            from exarl.hosts import conduct
+            from exarl.conduct import conduct
 
             self._find_place()
             return conduct(self.configuration, self.layout, self.run_directory, self._show)

@@ -15,7 +15,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("networks", "learning", "replay", "comm", "runs"),
     ("agents", "envs"),
     ("workflows",),
-    ("experiment", "components", "member", "hosts"),
+    ("experiment", "components", "member", "hosts", "conduct"),
     ("report", "plan"),
     ("sweep",),
     ("launch", "names"),
@@ -25,7 +25,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
 names and the module's entry after it. Its last row is three: the command line calls sweeps and
 reports, and a sweep ends with a report."""
 
-SAME_ROOM = {"components": "experiment", "member": "experiment", "hosts": "experiment"}
+SAME_ROOM = dict.fromkeys(("components", "member", "hosts", "conduct"), "experiment")
 """Files at the top that are one room."""
 
 NARROWER = {"agents": {"networks", "learning", "replay"}}

@@ -166,7 +166,7 @@ class ExaWorkflow(ABC):
     one_rank: bool = False
     """Whether it runs on one rank only."""
     hosted: bool = False
-    """Whether its learners and actors are processes that it starts itself (see ``exarl.hosts``)."""
+    """Whether its learners and actors are processes that it starts itself (see ``exarl.conduct``)."""
     lags: bool = False
     """Whether blocks may have been acted with older weights than those they train."""
 
