@@ -22,6 +22,7 @@ from exarl.comm.layout import Layout, plan_layout
 from exarl.comm.wait import wait_for
 from exarl.config import (
     FAMILIES,
+    STOPS,
     Configuration,
     Schema,
     Source,
@@ -56,7 +57,6 @@ from exarl.types import Arrays, EnvSpec
 from exarl.workflows.base import ExaWorkflow
 from exarl.workflows.evaluation import Evaluator
 
-STOPS = ("total_steps", "n_episodes", "wall_time", "target_reward")
 WHERE = ("run_dir", "output_dir")
 LOGGED = ("log_level", "log_to", "log_online", "log_project")
 OBSERVED = (*LOGGED, "profile", "watchdog", "checkpoint_interval", "keep_checkpoints")

@@ -19,7 +19,6 @@ from exarl.comm.layout import Layout, Role
 from exarl.comm.mpi import Channel
 from exarl.comm.team import LearnerTeam
 from exarl.components import (
-    STOPS,
     Home,
     build_agent,
     build_episode,
@@ -31,7 +30,7 @@ from exarl.components import (
     join_traces,
     remember_changes,
 )
-from exarl.config import Configuration, LearnerConfig
+from exarl.config import STOPS, Configuration, LearnerConfig
 from exarl.envs import group
 from exarl.envs.episode import Episode
 from exarl.learning.exploration import Streams

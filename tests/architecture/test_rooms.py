@@ -62,7 +62,7 @@ PERMITS = {
     "PIL": Permit(("launch",), lazy=True),
     "imageio_ffmpeg": Permit(("launch",), lazy=True),
     "zmq": Permit(("envs",), lazy=True),
-    "ray": Permit(("comm/cluster.py", "sweep", "launch"), lazy=True),
+    "ray": Permit(("comm/cluster.py",), lazy=True),
     "optuna": Permit(("sweep",), lazy=True),
     "plotly": Permit(("report",), lazy=True),
 }

@@ -1,4 +1,4 @@
-"""Ray, in one place: a cluster for a run, objects that live on it, and what becomes of their calls."""
+"""Ray, in one place: a cluster for a run or a sweep, objects and tasks on it, what becomes of calls."""
 
 from __future__ import annotations
 
@@ -114,6 +114,27 @@ class Remote:
             _ray().kill(self.handle)
 
 
+def task(function: Callable[..., Any], cpus: float, *arguments: Any) -> Any:
+    """Have ``function`` called once, somewhere on the cluster; what ``outcome`` asks about."""
+    return _ray().remote(num_cpus=cpus, max_retries=0)(function).remote(*arguments)
+
+
+def outcome(reference: Any, lost: Any) -> Any | None:
+    """What a task returned, ``lost`` when it is no more, None while it goes on."""
+    ray = _ray()
+    if not ray.wait([reference], timeout=0)[0]:
+        return None
+    try:
+        return ray.get(reference)
+    except ray.exceptions.RayError:
+        return lost
+
+
+def cancel(reference: Any) -> None:
+    """End a task at once."""
+    _ray().cancel(reference, force=True)
+
+
 def put(data: bytes) -> Any:
     """``data`` in the object store: an argument for any number of calls."""
     return _ray().put(data)
@@ -185,5 +206,5 @@ def _ray() -> Any:
     try:
         import ray
     except ImportError as error:
-        raise ConfigError("workflow 'elastic' needs Ray; install the extra 'exarl[ray]'") from error
+        raise ConfigError("Ray is not installed; it comes with the extra 'exarl[ray]'") from error
     return ray

@@ -1,7 +1,7 @@
 """Configuration: documented fields, layered loading, one frozen result."""
 
 from exarl.config.layers import FAMILIES, Source, parse_flags, read_source
-from exarl.config.learner import LearnerConfig
+from exarl.config.learner import STOPS, LearnerConfig
 from exarl.config.resolve import Configuration, load, resolve, stored_source
 from exarl.config.schema import (
     Parameter,
@@ -15,6 +15,7 @@ from exarl.config.schema import (
 
 __all__ = [
     "FAMILIES",
+    "STOPS",
     "Configuration",
     "LearnerConfig",
     "Parameter",

@@ -9,6 +9,8 @@ from exarl.config.schema import param
 from exarl.errors import ConfigError
 
 LEVELS = ("debug", "info", "warning", "error")
+STOPS = ("total_steps", "n_episodes", "wall_time", "target_reward")
+"""What ends a run."""
 
 
 @dataclass(frozen=True)

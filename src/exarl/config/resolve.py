@@ -17,7 +17,7 @@ from exarl.config.layers import (
     layer_folders,
     read_source,
 )
-from exarl.config.learner import LearnerConfig
+from exarl.config.learner import STOPS, LearnerConfig
 from exarl.config.schema import Parameter, Schema, check, schema_of
 from exarl.errors import ConfigError, did_you_mean
 
@@ -175,7 +175,6 @@ def _find(
 
 
 def _default_stop(learner: dict[str, Any], origins: dict[str, str]) -> None:
-    stops = ("total_steps", "n_episodes", "wall_time", "target_reward")
-    if all(learner[name] is None for name in stops):
+    if all(learner[name] is None for name in STOPS):
         learner["total_steps"] = DEFAULT_TOTAL_STEPS
         origins["learner.total_steps"] = "default, since no other stop was given"

@@ -36,7 +36,7 @@ usage: exarl COMMAND [--key value ...]
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run one command; its exit code: 0 done, 1 failed, 2 bad input, 128 + n stopped by signal n."""
-    from exarl.launch.threads import limit_threads
+    from exarl.comm.threads import limit_threads
 
     limit_threads(os.environ)
     words = list(sys.argv[1:] if words is None else words)

@@ -16,7 +16,7 @@ from exarl.config import parse_flags, schema_of
 from exarl.errors import ConfigError, ExarlError
 from exarl.launch import words as line
 from exarl.launch.describe import parameter_table
-from exarl.runs.directory import expand
+from exarl.runs.directory import expand, in_a_path
 from exarl.sweep.spec import (
     MAY_CHANGE,
     StudyConfig,
@@ -120,8 +120,8 @@ def default_place(config: StudyConfig | None) -> Path:
     assert config is not None
     first = {key: dimension.ends()[0] for key, dimension in config.space.items()}
     learner = config.configuration(first).learner
-    env = learner.env.replace("/", "-").replace(":", "-")
-    return expand(learner.output_dir) / f"sweep_{learner.agent}_{env}_{config.digest()}"
+    name = f"sweep_{learner.agent}_{in_a_path(learner.env)}_{config.digest()}"
+    return expand(learner.output_dir) / name
 
 
 def choose_executor(config: StudyConfig) -> str:
@@ -143,9 +143,9 @@ def choose_executor(config: StudyConfig) -> str:
 def make_executor(config: StudyConfig, name: str) -> Any:
     options = config.options
     if name == "ray":
-        from exarl.sweep.executors.ray import Cluster
+        from exarl.sweep.executors.ray import Tasks
 
-        return Cluster(options.jobs, options.procs, options.address)
+        return Tasks(options.jobs, options.procs, options.address)
     from exarl.sweep.executors.local import Local
 
     return Local(options.jobs or default_jobs(options.procs), options.procs)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from exarl.config import STOPS
 from exarl.errors import ConfigError
 from exarl.launch import words as line
 from exarl.launch.train import closing_lines
@@ -26,7 +27,6 @@ disk, of another one. Ends with the run; Ctrl-C ends only the watching.
   --interval S  seconds between looks (default 1; between lines, where there is no terminal, 10)
   --once        one look, as plain lines
 """
-STOPS = ("total_steps", "n_episodes", "wall_time", "target_reward")
 STUDY = "journal.log"
 
 

@@ -67,9 +67,14 @@ class RunDirectory:
 
 def new_run_directory(output_dir: str, agent: str, env: str, workflow: str) -> RunDirectory:
     """A fresh, unique name below ``output_dir``; nothing is created yet."""
-    safe_env = env.replace("/", "-").replace(":", "-")
-    name = f"{agent}_{safe_env}_{workflow}_{time.strftime('%Y%m%d-%H%M%S')}_{secrets.token_hex(3)}"
+    now, id = time.strftime("%Y%m%d-%H%M%S"), secrets.token_hex(3)
+    name = f"{agent}_{in_a_path(env)}_{workflow}_{now}_{id}"
     return RunDirectory(expand(output_dir) / name)
+
+
+def in_a_path(id: str) -> str:
+    """An id as part of a file's name."""
+    return id.replace("/", "-").replace(":", "-")
 
 
 def expand(path: str | os.PathLike[str]) -> Path:

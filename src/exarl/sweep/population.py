@@ -16,6 +16,7 @@ from exarl.envs import child
 from exarl.errors import ConfigError, ExarlError
 from exarl.runs.directory import RunDirectory, reason, writing
 from exarl.runs.signals import STOP_SIGNALS, name_of
+from exarl.sweep.trial import last_words
 
 GRACE_S = 60.0
 """Seconds that a population which has to end is given to write its checkpoint."""
@@ -63,7 +64,8 @@ def run_population(
         raise Stopped(told[0])
     if code:
         kind = ConfigError if code == ConfigError.exit_code else ExarlError
-        raise kind(_last_line(output, already) or f"exarl train {child.how_it_ended(code)}")
+        words = last_words(output, already).removeprefix("exarl: ")
+        raise kind(words or f"exarl train {child.how_it_ended(code)}")
     rewards = _rewards(run.population, len(table))
     width = len(seeds)
     return [rewards[start : start + width] for start in range(0, len(table), width)]
@@ -110,14 +112,6 @@ def _passed_on(process: subprocess.Popen[bytes]) -> Iterator[list[int]]:
     finally:
         for number, listener in before.items():
             signal.signal(number, listener)  # type: ignore[arg-type]
-
-
-def _last_line(output: Path, start: int) -> str:
-    """The last thing that was written after ``start``, without the program's name."""
-    with output.open("rb") as file:
-        file.seek(start)
-        lines = file.read().decode(errors="replace").split("\n")
-    return next((line for line in map(str.strip, lines[::-1]) if line), "").removeprefix("exarl: ")
 
 
 def _rewards(path: Path, count: int) -> list[float]:

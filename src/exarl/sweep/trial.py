@@ -119,11 +119,11 @@ class Curve:
         return []
 
 
-def last_words(output: Path) -> str:
-    """The last line of what a program wrote; of a traceback the error itself."""
+def last_words(output: Path, start: int = 0) -> str:
+    """The last line of what a program wrote after ``start``; of a traceback the error itself."""
     try:
         with output.open("rb") as file:
-            file.seek(max(0, file.seek(0, 2) - _LAST_WORDS))
+            file.seek(max(start, file.seek(0, 2) - _LAST_WORDS))
             text = file.read().decode(errors="replace")
     except OSError:
         return ""

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 import exarl as package
+from exarl.comm.threads import limit_threads
 from exarl.config import LearnerConfig, schema_of
 from exarl.errors import CheckpointError, ConfigError, ExarlError
 from exarl.launch import cli
-from exarl.launch.threads import limit_threads
 
 OPTIONS = {
     "train": ["config", "procs", "max_restarts", "serial", *schema_of(LearnerConfig)],

@@ -11,10 +11,9 @@ import sys
 from collections.abc import Sequence
 from typing import IO
 
+from exarl.comm.threads import THREADS
 from exarl.envs import child
 from exarl.sweep.executors import Job
-
-_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 class Local:
@@ -104,7 +103,7 @@ class Child:
 def thread_limits(share: int) -> dict[str, str]:
     """So many threads for the numeric libraries of a child, or fewer where the user says so."""
     limits = {}
-    for name in _THREADS:
+    for name in THREADS:
         said = share
         with contextlib.suppress(ValueError):
             said = int(os.environ.get(name, share))

@@ -7,14 +7,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-from exarl.errors import ConfigError
+from exarl.comm.cluster import Cluster, cancel, outcome, resources, task
 from exarl.sweep.executors import Job
 from exarl.sweep.executors.local import Child, thread_limits
 
 _POLL_S = 0.2
 
 
-class Cluster:
+class Tasks:
     """``slots`` tasks at a time (default: what the cluster has cores for), each with ``procs`` cores.
 
     The cluster at ``address`` is joined, or one on this machine is started for the sweep. The study's
@@ -22,50 +22,35 @@ class Cluster:
     """
 
     def __init__(self, slots: int | None, procs: int = 1, address: str | None = None) -> None:
-        try:
-            import ray
-        except ImportError as error:
-            raise ConfigError("executor ray needs the extra 'exarl[ray]'") from error
-        self._ray, self._procs = ray, procs
-        try:
-            ray.init(
-                address=address or "local",
-                log_to_driver=False,
-                configure_logging=False,
-                **({} if address else {"include_dashboard": False}),
-            )
-        except ConnectionError as error:
-            raise ConfigError(f"no Ray cluster at {address}") from error
-        cores = int(ray.cluster_resources().get("CPU", 1))
-        self.slots = slots or max(1, cores // procs)
-        self._run = ray.remote(num_cpus=procs, max_retries=0)(run_here)
+        self._procs = procs
+        self._cluster = Cluster(address)
+        self._cluster.__enter__()  # until ``close``
+        self.slots = slots or max(1, int(resources().get("CPU", 1)) // procs)
 
     def start(self, job: Job) -> Task:
         words = [*job.words, "--procs", str(self._procs)] if self._procs > 1 else [*job.words]
         output = job.output.absolute()
         _stop_file(output).unlink(missing_ok=True)
-        started = self._run.remote(words, str(output), str(job.folder), self._procs)
-        return Task(self._ray, started, _stop_file(output))
+        arguments = words, str(output), str(job.folder), self._procs
+        return Task(task(run_here, self._procs, *arguments), _stop_file(output))
 
     def close(self) -> None:
-        self._ray.shutdown()
+        self._cluster.close()
 
 
 class Task:
     """A training in the cluster. It is asked to end by a file beside its output: a task that waits for
     a child does not hear Ray's own cancelling."""
 
-    def __init__(self, ray: Any, reference: Any, stop: Path) -> None:
-        self._ray, self._reference, self._stop = ray, reference, stop
+    def __init__(self, reference: Any, stop: Path) -> None:
+        self._reference, self._stop = reference, stop
         self._code: int | None = None
 
     def poll(self) -> int | None:
-        if self._code is None and self._ray.wait([self._reference], timeout=0)[0]:
-            try:
-                self._code = int(self._ray.get(self._reference))
-            except self._ray.exceptions.RayError:
-                self._code = 1  # its node is gone, or it was killed
-            self._stop.unlink(missing_ok=True)
+        if self._code is None:
+            self._code = outcome(self._reference, lost=1)  # its node is gone, or it was killed
+            if self._code is not None:
+                self._stop.unlink(missing_ok=True)
         return self._code
 
     def terminate(self) -> None:
@@ -73,7 +58,7 @@ class Task:
         self._stop.touch()
 
     def kill(self) -> None:
-        self._ray.cancel(self._reference, force=True)
+        cancel(self._reference)
 
 
 def run_here(words: list[str], output: str, folder: str, procs: int) -> int:

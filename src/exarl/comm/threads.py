@@ -11,7 +11,7 @@ _LOCAL_RANKS = (
     "PALS_LOCAL_SIZE",  # Cray
     "SLURM_NTASKS_PER_NODE",
 )
-_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 def local_ranks(environ: MutableMapping[str, str]) -> int:
@@ -27,5 +27,5 @@ def limit_threads(environ: MutableMapping[str, str], cores: int | None = None) -
     """Give every numeric library this rank's share of the cores, unless the user has said more."""
     cores = cores or len(os.sched_getaffinity(0))
     share = str(max(1, cores // local_ranks(environ)))
-    for name in _THREADS:
+    for name in THREADS:
         environ.setdefault(name, environ.get("OMP_NUM_THREADS", share))
