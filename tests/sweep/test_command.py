@@ -47,6 +47,14 @@ def test_bad_input_writes_nothing(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def test_a_cluster_that_is_not_there_writes_nothing(tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    refused = run(sweep(tmp_path / "s", "--executor", "ray", "--address", "127.0.0.1:9"))
+    assert refused.code == 2
+    assert refused.err.startswith("exarl: cannot use Ray at 127.0.0.1:9")
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.slow
 def test_three_kills_lose_nothing_but_running_trials(tmp_path: Path) -> None:
     words = ("--trials", "8", "--seeds", "2", "--jobs", "2")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import sys
@@ -166,24 +167,20 @@ def run(command: Command, name: str, executor: Any = None) -> int:
     from exarl.sweep.table import make_display
 
     config, folder = command.config, StudyFolder(command.path)
-    store_study(command.path, config)
-    title = f"sweep {command.path.name}"
-    display = make_display(sys.stderr, title, config.trials)
-    display.note(f"study {command.path}")
-    with Owner(folder.workers) as owner:
-        study = Study(folder, config, owner)
-        try:
-            if name == "fused":
-                received = run_whole_batches(study, display)
-            else:
-                executor = executor or make_executor(config, name)
-                try:
-                    manager = Manager(study, executor, display, wait=not command.worker)
-                    received = manager.run(command.retry_failed)
-                finally:
-                    executor.close()
-        finally:
-            display.close()
+    with contextlib.ExitStack() as stack:
+        if name != "fused":  # first, since a cluster may not be there
+            executor = executor or make_executor(config, name)
+            stack.callback(executor.close)
+        store_study(command.path, config)
+        display = make_display(sys.stderr, f"sweep {command.path.name}", config.trials)
+        stack.callback(display.close)
+        display.note(f"study {command.path}")
+        study = Study(folder, config, stack.enter_context(Owner(folder.workers)))
+        if name == "fused":
+            received = run_whole_batches(study, display)
+        else:
+            manager = Manager(study, executor, display, wait=not command.worker)
+            received = manager.run(command.retry_failed)
     if received is not None:
         again = f"exarl sweep --study {shlex.quote(str(command.path))}"
         sys.stderr.write(f"exarl: stopped early; continue with: {again}\n")
