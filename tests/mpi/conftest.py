@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers_jobs import PYTHON, run, under_mpi
+from helpers_jobs import LAUNCHER, PYTHON, run, under_mpi
+
+if LAUNCHER.open_mpi == 4:  # bodies start MPI before EXARL could say this
+    os.environ.setdefault("OMPI_MCA_osc", "^rdma")
 
 BODIES = Path(__file__).parent / "bodies.py"
 

@@ -15,7 +15,7 @@ from mpi4py import MPI
 from exarl.comm.board import Board
 from exarl.comm.mpi import Channel
 from exarl.comm.pool import SlotPool
-from exarl.comm.probe import one_sided_latency
+from exarl.comm.probe import near_and_far, one_sided_latency
 from exarl.comm.wait import wait_for
 from exarl.comm.window import Window
 
@@ -114,26 +114,39 @@ def board() -> dict[str, Any]:
 
 
 def probe() -> dict[str, Any]:
-    return {"latency": one_sided_latency(Channel(WORLD), range(WORLD.size), 1)}
+    """Rank 0 says of which ranks it reads."""
+    targets = near_and_far(range(1, WORLD.size), [0, 1]) if WORLD.rank == 0 else []
+    return {"latency": one_sided_latency(Channel(WORLD), range(WORLD.size), targets)}
 
 
 def words() -> dict[str, Any]:
-    """Counters and bits that everyone changes at once."""
+    """Words that everyone changes at once, each in one way."""
     window = Window(WORLD, 24)
-    for _ in range(200):
+    swapped = 0
+    for number in range(200):
         window.add(0, 0, 1)
-    for bit in range(WORLD.rank, 64, WORLD.size):
-        window.mask(0, 8, 1 << bit, on=True)
+        window.set(0, 8, 1000 * WORLD.rank + number)
+        swapped += window.swap_if(0, 16, seen := window.get(0, 16), seen + 1)
     WORLD.Barrier()
-    full = window.get(0, 8)
-    WORLD.Barrier()
-    for bit in range(WORLD.rank, 63, WORLD.size):
-        window.mask(0, 8, 1 << bit, on=False)
-    WORLD.Barrier()
-    left, count = window.get(0, 8), window.get(0, 0)
+    count, last, swaps = window.words(0, 0, 3).tolist()
     WORLD.Barrier()
     window.free()
-    return {"count": count, "full": full, "left": left}
+    return {"count": count, "last": last % 1000, "lost": swaps - WORLD.allreduce(swapped)}
+
+
+def long_lived() -> dict[str, Any]:
+    """A pool in which more items have been than fit into 28 bits of a number."""
+    window = Window(WORLD, SlotPool.size(4, SLOT))
+    pool = SlotPool(window, 0, 4, SLOT, "queue")
+    window.set(0, 0, 2**40 - 3)
+    seen = []
+    for number in range(10):
+        pool.push(item(0, number))
+        found = pool.pop()
+        assert found is not None
+        seen.append([*check(found.payload), found.sequence - 2**40])
+    window.free()
+    return {"seen": seen}
 
 
 if __name__ == "__main__":

@@ -28,6 +28,8 @@ PAIRS = (*LIGHT, "--agent", "Teamed-v0", "--procs", 6, "--learner_procs", 2,
          "--process_per_env", 2, "--env", "ExaCartPole-v1", "--check_learners", 1)  # fmt: skip
 """Two learners, and two environments of two ranks each."""
 
+LATE = (*LIGHT, "--env", "Bulky-v0", "--procs", 3, "--checkpoint_interval", 0)
+
 COMMANDS: dict[str, tuple[Any, ...]] = {
     "sync": (*SMALL, "--procs", 2),
     "async": (*SMALL, "--procs", 2, "--workflow", "async", *NO_LAG),
@@ -48,6 +50,10 @@ COMMANDS: dict[str, tuple[Any, ...]] = {
                "--env", "ExaCartPole-v1"),
     "pairs async": (*PAIRS, "--workflow", "async"),
     "pairs rma": (*PAIRS, "--workflow", "rma"),
+    # Answers to checkpoints that the end overtakes, too long to be sent without a receiver:
+    "late async": (*LATE, "--workflow", "async"),
+    "late rma": (*LATE, "--workflow", "rma"),
+    "late seed": (*LATE, "--workflow", "seed"),
     "fixed": (*LIGHT, "--procs", 3, "--workflow", "async", "--action_type", "fixed"),
 }  # fmt: skip
 

@@ -25,3 +25,8 @@ def test_waiting_leaves_the_core_alone(run_body: RunBody) -> None:
 def test_posted_messages_never_wait_for_each_other(run_body: RunBody, ranks: int) -> None:
     for found in run_body("post", ranks):
         assert found == {"received": 4 * ranks}
+
+
+def test_no_message_is_left_behind(run_body: RunBody) -> None:
+    for found in run_body("close", 3):
+        assert found == {"left": False}

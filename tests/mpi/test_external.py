@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 
 import pytest
-from helpers_jobs import EXARL, LIGHT, MPIEXEC, Job, run, summary_of, train, under_mpi, wait_until
+from helpers_jobs import EXARL, LIGHT, Job, run, summary_of, train, under_mpi, wait_until
 from helpers_programs import EXAMPLES, MPICC, cartpole, compiled, subject
 
 FLAGS = ("-std=c99", "-Wall", "-Wextra", "-Werror")
@@ -23,7 +23,7 @@ def rod() -> str:
 
 def test_an_mpi_solver_inside_an_mpi_job(tmp_path: Path) -> None:
     """Two ranks of EXARL's, two of the solver's; nothing is left behind."""
-    solver = f"{shlex.quote(MPIEXEC)} -n 2 {rod()}"
+    solver = shlex.join(under_mpi(2, shlex.split(rod())))
     words = (*LIGHT, *ENV, "--command", solver, "--workflow", "async", "--total_steps", 300)
     run(under_mpi(2, train(tmp_path / "run", *words))).ok()
     summary = summary_of(tmp_path / "run")
@@ -50,7 +50,7 @@ def test_a_solver_that_dies_ends_the_job_with_its_last_words(tmp_path: Path) -> 
 def test_a_killed_run_leaves_no_program(tmp_path: Path) -> None:
     words = ("--agent", "Random-v0", *ENV, "--command", subject("sleep", "50"))
     job = Job([*train(tmp_path / "run", *words, "--total_steps", "100000")])
-    wait_until(lambda: len(job.pids()) == 2)
+    wait_until(lambda: len(job.pids()) == 3)
     job.process.kill()
     job.wait()  # which complains of whatever is left
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from helpers_jobs import (
     DEEP,
+    EXARL,
     LIGHT,
     PYTHON,
     assert_same,
@@ -22,6 +24,8 @@ from helpers_jobs import (
     under_mpi,
 )
 
+from exarl.comm.threads import THREADS
+
 RunBody = Callable[[str, int], list[dict[str, Any]]]
 
 DRIVER = """\
@@ -30,6 +34,26 @@ import exarl
 comm = MPI.COMM_WORLD
 exa_learner = exarl.ExaLearner(comm)
 exa_learner.run()
+"""
+
+TOLD = """\
+import os, pathlib, gymnasium
+from gymnasium.envs.classic_control.cartpole import CartPoleEnv
+
+class Told(CartPoleEnv):
+    def __init__(self):
+        super().__init__()
+        pathlib.Path(os.environ["TOLD"]).write_text(os.environ["OMP_NUM_THREADS"])
+
+gymnasium.register("Told-v0", Told, max_episode_steps=50)
+"""
+
+WITH_MPI = """\
+import gymnasium
+from mpi4py import MPI
+from gymnasium.envs.classic_control.cartpole import CartPoleEnv
+
+gymnasium.register("Met-v0", CartPoleEnv, max_episode_steps=50)
 """
 
 
@@ -60,6 +84,35 @@ def test_an_environment_of_one_s_own_by_its_module(tmp_path: Path) -> None:
     words = ("--env", "subjects:Kept-v0", "--process_per_env", 2, "--total_steps", 200)
     run(train(tmp_path / "run", *words, "--learning_starts", 1000, "--procs", 3)).ok()
     assert summary_of(tmp_path / "run")["timesteps_total"] == 224
+
+
+def test_both_ways_give_a_rank_the_same_threads(tmp_path: Path) -> None:
+    """What an OpenMP simulation reads: its share of the cores, not the launcher's."""
+    words = ("--agent", "Random-v0", "--env", "threads_told:Told-v0", "--total_steps", 32)
+    (tmp_path / "threads_told.py").write_text(TOLD)
+    unset = [f"-u{name}" for name in THREADS]
+    told = []
+    for name in ("procs", "mpiexec"):
+        command = train(tmp_path / name, *words)
+        command = [*command, "--procs", "2"] if name == "procs" else under_mpi(2, command)
+        environ = {"TOLD": str(tmp_path / f"{name}.txt")}
+        run(["env", *unset, *command], cwd=tmp_path, environ=environ).ok()
+        told.append((tmp_path / f"{name}.txt").read_text())
+    share = max(1, len(os.sched_getaffinity(0)) // 2)
+    assert told == [str(share)] * 2
+
+
+def test_an_evaluation_under_mpiexec_plays_once(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Also where the environment starts MPI, which waits for all ranks there are."""
+    (tmp_path / "with_mpi.py").write_text(WITH_MPI)
+    words = ("--agent", "Random-v0", "--env", "with_mpi:Met-v0", "--total_steps", 32)
+    run(train(tmp_path / "run", *words), cwd=tmp_path).ok()
+    command = [*EXARL, "evaluate", tmp_path / "run", "--episodes", 2]
+    alone = run(command, cwd=tmp_path).ok()
+    assert run(under_mpi(2, command), cwd=tmp_path).ok().out == alone.out
+    assert alone.out.count("greedy") == 1
 
 
 def test_nothing_is_pickled_while_training(run_body: RunBody, tmp_path: Path) -> None:

@@ -20,7 +20,8 @@ def choose_device(learners: Any) -> None:
     if learners is None:
         leave_gpu()
     else:
-        take_gpu(*on_this_machine(learners))
+        here = on_this_machine(learners)
+        take_gpu(here.index(learners.rank), len(here))
 
 
 def take_gpu(

@@ -36,6 +36,9 @@ class Messages(ABC):
         """The next message of ``tag`` and the rank it came from."""
         return wait_for(lambda: self.poll(source, tag))
 
+    def close(self) -> None:  # noqa: B027 - where messages need no receiver there is nothing to do
+        """Called by all ranks at the end: nothing that was sent still waits for a receiver."""
+
     def share(self, data: Any, tag: int) -> Any:
         """What rank 0 has as ``data``, plain enough for JSON, on every rank."""
         if self.rank:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import shutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from exarl.comm.messages import ANY, Messages
+from exarl.comm.openmpi import prepare_library
 from exarl.comm.wait import wait_for
-from exarl.errors import ConfigError
+from exarl.errors import ConfigError, install
+
+log = logging.getLogger(__name__)
 
 CHUNK = 1 << 30
 """Longest single message: MPI counts are 32 bits wide in many libraries still in use."""
@@ -24,6 +28,7 @@ class Channel(Messages):
     """Sends and receives byte arrays on a communicator of its own.
 
     A message of exactly ``chunk`` bytes is continued by the next one, so lengths need no header.
+    What is sent and received is counted, so that ``close`` leaves no message behind.
     """
 
     def __init__(self, comm: Any, chunk: int = CHUNK) -> None:
@@ -33,6 +38,8 @@ class Channel(Messages):
         self._chunk = chunk
         self._mpi = _mpi()
         self._posted: list[list[Any]] = []
+        self._sent = np.zeros(self.size, np.int64)  # pieces, by rank
+        self._received = 0
 
     def send(self, payload: Any, dest: int | Iterable[int], tag: int) -> None:
         requests = self._start(payload, [dest] if isinstance(dest, int) else dest, tag)
@@ -42,19 +49,36 @@ class Channel(Messages):
         self._posted = [sending for sending in self._posted if not self._gone(sending)]
         self._posted.append(self._start(payload, [dest], tag))
 
-    def flush(self) -> None:
-        """Wait until everything posted has gone."""
-        wait_for(lambda: True if all(self._gone(sending) for sending in self._posted) else None)
+    def close(self) -> None:
+        """Return when every rank has come here, and this one has received everything sent to it.
+
+        Messages that the end of the run has overtaken are received and dropped: a long one keeps its
+        sender waiting until there is a receiver. Nothing may be sent afterwards.
+        """
+        expected = np.zeros(1, np.int64)
+        counting = self.comm.Ireduce_scatter_block(self._sent, expected)
+
+        def all_received() -> bool | None:
+            while self._poll_piece(ANY, self._mpi.ANY_TAG) is not None:
+                pass
+            if not counting.Test() or self._received < expected[0]:
+                return None
+            return True if all(self._gone(sending) for sending in self._posted) else None
+
+        before = self._received
+        wait_for(all_received)
         self._posted = []
+        if dropped := self._received - before:
+            log.info("%d messages were overtaken by the end of the run", dropped)
 
     def _start(self, payload: Any, ranks: Iterable[int], tag: int) -> list[Any]:
         data = np.frombuffer(payload, np.uint8)
         pieces = [data[i : i + self._chunk] for i in range(0, len(data) + 1, self._chunk)]
-        return [
-            self.comm.Isend([piece, self._mpi.BYTE], dest=rank, tag=tag)
-            for rank in ranks
-            for piece in pieces
-        ]
+        requests = []
+        for rank in ranks:
+            self._sent[rank] += len(pieces)
+            requests += [self.comm.Isend([p, self._mpi.BYTE], dest=rank, tag=tag) for p in pieces]
+        return requests
 
     def _gone(self, requests: list[Any]) -> bool:
         return bool(self._mpi.Request.Testall(requests))
@@ -77,6 +101,7 @@ class Channel(Messages):
         piece = np.empty(status.Get_count(self._mpi.BYTE), np.uint8)
         request = message.Irecv([piece, self._mpi.BYTE])
         wait_for(lambda: True if request.Test() else None)
+        self._received += 1
         return status.Get_source(), piece
 
     def wait_for_all(self) -> None:
@@ -84,14 +109,20 @@ class Channel(Messages):
         meet(self.comm)
 
 
-def meet(comm: Any) -> None:
+def meet(comm: Any, look: Callable[[], None] = lambda: None) -> None:
     """Return when every rank of ``comm`` has come here, without spinning.
 
-    To be called before a collective that MPI only has in a blocking form: whoever comes early to
-    that would take the core from those who are still on their way.
+    To be called before a collective that MPI only has in a blocking form: a rank that comes early to
+    that would take the core from those that are still on their way. ``look`` is called again and
+    again meanwhile, and may raise.
     """
     request = comm.Ibarrier()
-    wait_for(lambda: True if request.Test() else None)
+
+    def complete() -> bool | None:
+        look()
+        return True if request.Test() else None
+
+    wait_for(complete)
 
 
 def unname_shared_memory(comm: Any) -> None:
@@ -114,12 +145,13 @@ def split(comm: Any, group: int | None) -> Any:
     return comm.Split(_mpi().UNDEFINED if group is None else group, comm.rank)
 
 
-def on_this_machine(comm: Any) -> tuple[int, int]:
-    """This rank's number among those of ``comm`` on its machine, and how many they are; collective."""
+def on_this_machine(comm: Any) -> list[int]:
+    """The ranks of ``comm`` on this rank's machine, itself among them; collective."""
     here = comm.Split_type(_mpi().COMM_TYPE_SHARED, comm.rank)
-    place = here.rank, here.size
+    group = here.Get_group()
+    ranks = group.Translate_ranks(list(range(here.size)), comm.Get_group())
     here.Free()
-    return place
+    return sorted(int(rank) for rank in ranks)
 
 
 def launched_ranks() -> tuple[int, int] | None:
@@ -140,7 +172,7 @@ def find_mpiexec() -> str:
     beside = Path(sys.executable).parent
     found = shutil.which("mpiexec", path=str(beside)) or shutil.which("mpiexec")
     if found is None:
-        raise ConfigError("--procs needs mpiexec; install an MPI library or the extra 'exarl[mpi]'")
+        raise ConfigError(f"--procs needs mpiexec, of an MPI library: {install('mpi')}")
     return found
 
 
@@ -154,7 +186,7 @@ def launched_world() -> Any:
     except (ImportError, RuntimeError) as error:
         raise ConfigError(
             f"started as rank {launched[0]} of {launched[1]}, but MPI cannot be loaded ({error});"
-            " install an MPI library or the extra 'exarl[mpi]'"
+            f" there is one in {install('mpi')}"
         ) from error
     if world.size == 1:  # each would train alone, all in one run directory
         raise ConfigError(
@@ -175,7 +207,16 @@ def library_version() -> str:
     return " ".join(_mpi().Get_library_version().split("\n")[0].split()).strip("\x00")
 
 
+def finalize() -> None:
+    """End MPI if this process uses it; for one that ends without Python's own way of ending."""
+    mpi = sys.modules.get("mpi4py.MPI")
+    if mpi is not None and mpi.Is_initialized() and not mpi.Is_finalized():
+        mpi.Finalize()
+
+
 def _mpi() -> Any:
+    if "mpi4py.MPI" not in sys.modules:  # its import starts MPI
+        prepare_library(os.environ)
     from mpi4py import MPI
 
     return MPI

@@ -19,9 +19,11 @@ from exarl.comm.window import WORD, Window
 EMPTY, WRITING, FULL, READ = range(4)
 """States of a slot; READ is full as well, and somebody has copied it (buffers keep what is read)."""
 
-_STATE_BITS, _LENGTH_BITS = 3, 32
+_STATE_BITS = 3
 _STATE = (1 << _STATE_BITS) - 1
-MAX_BYTES = (1 << _LENGTH_BITS) - 1
+MAX_BYTES = (1 << 32) - 1
+"""The largest slot. Length and state take as many bits of a word as they need, the sequence number
+has the others, so it lasts for 2**59 bytes of full slots: years at memory speed."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,7 @@ class SlotPool:
         self._host = host
         self._slots = slots
         self._bytes = slot_bytes
+        self._shift = _STATE_BITS + slot_bytes.bit_length()  # where a word's sequence number begins
         self._structure = structure
         self._alone = alone
         self._sequence = 0
@@ -81,12 +84,14 @@ class SlotPool:
         """
         if len(payload) > self._bytes:
             raise ValueError(f"{len(payload)} bytes do not fit a slot of {self._bytes}")
-        slot = self._claim_for_writing(overwrite or self._structure == "buffer")
-        if slot is None:
+        found = self._claim_for_writing(overwrite or self._structure == "buffer")
+        if found is None:
             return False
+        claimed, slot = found
         self._window.write(self._host, self._data + slot * self._stride, payload)
-        word = _word(self._sequence, len(payload), FULL)
-        self._window.set(self._host, self._words + slot * WORD, word)
+        word = self._sequence << self._shift | len(payload) << _STATE_BITS | FULL
+        # Nobody else changes the word of a claimed slot; a swap, since nothing else changes words here.
+        self._window.swap_if(self._host, self._words + slot * WORD, claimed, word)
         return True
 
     def pop(self, after: int = 0) -> Item | None:
@@ -95,11 +100,11 @@ class SlotPool:
         while (found := self._next_full(after)) is not None:
             word, slot = found
             start = self._data + slot * self._stride
-            payload = self._window.read(self._host, start, _length(word))
+            payload = self._window.read(self._host, start, self._length_of(word))
             after_it = READ if self._structure == "buffer" else EMPTY
             place = self._words + slot * WORD
             if self._window.swap_if(self._host, place, word, _with(word, after_it)):
-                return Item(_sequence(word), word & _STATE == READ, payload)
+                return Item(self._sequence_of(word), word & _STATE == READ, payload)
             self._waiting.clear()  # others take from this pool too: look again before copying more
         return None
 
@@ -124,15 +129,21 @@ class SlotPool:
         full = [
             (word, slot)
             for word, slot in self._scan()
-            if word & _STATE >= FULL and _sequence(word) > after
+            if word & _STATE >= FULL and self._sequence_of(word) > after
         ]
         if self._structure != "queue":
             return max(full, default=None)
         self._waiting = sorted(full, reverse=True)
         return self._waiting.pop() if full else None
 
-    def _claim_for_writing(self, overwrite: bool) -> int | None:
-        """A slot for this object alone, and a new sequence number for it."""
+    def _length_of(self, word: int) -> int:
+        return (word & (1 << self._shift) - 1) >> _STATE_BITS
+
+    def _sequence_of(self, word: int) -> int:
+        return word >> self._shift
+
+    def _claim_for_writing(self, overwrite: bool) -> tuple[int, int] | None:
+        """The word and the number of a slot for this object alone, and a new sequence number for it."""
         while True:
             full: list[tuple[int, int]] = []
             if not self._empty:
@@ -141,7 +152,7 @@ class SlotPool:
                 full = [pair for pair in seen if pair[0] & _STATE >= FULL]
             if self._empty and self._alone:
                 self._sequence += 1
-                return self._empty.pop()[1]  # nobody else takes an empty slot
+                return self._empty.pop()  # nobody else takes an empty slot
             if not self._empty and not overwrite:
                 return None
             if not self._empty and not full:
@@ -151,7 +162,7 @@ class SlotPool:
                 if word & _STATE == FULL:
                     self.overwritten += 1
                     self._window.add(self._host, self._lost, 1)
-                return slot
+                return _with(word, WRITING), slot
             self._empty.clear()
 
     def _claimed(self, place: int, word: int) -> bool:
@@ -165,20 +176,8 @@ class SlotPool:
         return before is not None
 
 
-def _word(sequence: int, length: int, state: int) -> int:
-    return (sequence << _LENGTH_BITS | length) << _STATE_BITS | state
-
-
 def _with(word: int, state: int) -> int:
     return word >> _STATE_BITS << _STATE_BITS | state
-
-
-def _length(word: int) -> int:
-    return word >> _STATE_BITS & MAX_BYTES
-
-
-def _sequence(word: int) -> int:
-    return word >> _STATE_BITS + _LENGTH_BITS
 
 
 def _aligned(size: int) -> int:

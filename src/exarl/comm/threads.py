@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 
 _LOCAL_RANKS = (
     "MPI_LOCALNRANKS",  # MPICH, Intel MPI
@@ -12,9 +12,10 @@ _LOCAL_RANKS = (
     "SLURM_NTASKS_PER_NODE",
 )
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+_NOTE = "EXARL_SET_THREADS"
 
 
-def local_ranks(environ: MutableMapping[str, str]) -> int:
+def local_ranks(environ: Mapping[str, str]) -> int:
     """How many ranks the launcher put on this node; 1 when nobody says."""
     for name in _LOCAL_RANKS:
         value = environ.get(name, "")
@@ -24,8 +25,27 @@ def local_ranks(environ: MutableMapping[str, str]) -> int:
 
 
 def limit_threads(environ: MutableMapping[str, str], cores: int | None = None) -> None:
-    """Give every numeric library this rank's share of the cores, unless the user has said more."""
+    """Give every numeric library this process's share of the cores, unless the user has said more.
+
+    What is set here is noted in the environment: it holds for this process and the programs that it
+    starts, but not for the ranks of a job that it launches (``unlimited``).
+    """
+    for name in environ.keys() - unlimited(environ).keys():
+        del environ[name]
     cores = cores or len(os.sched_getaffinity(0))
-    share = str(max(1, cores // local_ranks(environ)))
-    for name in THREADS:
-        environ.setdefault(name, environ.get("OMP_NUM_THREADS", share))
+    said = environ.get("OMP_NUM_THREADS")
+    share = said or str(max(1, cores // local_ranks(environ)))
+    missing = [name for name in THREADS if name not in environ]
+    environ.update(dict.fromkeys(missing, share))
+    if said is None:
+        environ[_NOTE] = " ".join(f"{name}={share}" for name in missing)
+
+
+def unlimited(environ: Mapping[str, str]) -> dict[str, str]:
+    """``environ`` without what ``limit_threads`` has set in it."""
+    ours = environ.get(_NOTE, "").split()
+    return {
+        name: value
+        for name, value in environ.items()
+        if name != _NOTE and f"{name}={value}" not in ours
+    }

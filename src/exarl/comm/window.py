@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from exarl.comm.mpi import _mpi, meet, unname_shared_memory
+from exarl.comm.mpi import _mpi, meet, on_this_machine, unname_shared_memory
+from exarl.errors import ConfigError
 
 WORD = 8
+SHARED_MEMORY = Path("/dev/shm")
+"""Where MPI libraries on Linux keep the windows of ranks on one machine."""
+_HINTS = {"accumulate_ops": "same_op_no_op", "accumulate_ordering": "none"}
+"""What MPI may rely on: see ``Window``."""
 
 
 class Window:
     """``size`` bytes on each rank of a communicator (collective), open to all until ``free``.
 
     Every access is an MPI operation followed by a flush, also to the rank's own memory, so that one
-    set of rules holds for near and far. Single words are read and changed atomically.
+    set of rules holds for near and far, and nothing depends on the order of two accesses under way.
+    Single words are read and changed atomically; each word by one kind of change alone (``add``,
+    ``set`` or ``swap_if``), since MPI promises nothing when different ones meet.
     """
 
     def __init__(self, comm: Any, size: int) -> None:
@@ -23,7 +32,10 @@ class Window:
         self._mpi = mpi
         self._comm = comm
         meet(comm)
-        self._window = mpi.Win.Allocate(max(size, WORD), 1, mpi.INFO_NULL, comm)
+        _check_room(comm, max(size, WORD))
+        hints = mpi.Info.Create(_HINTS)
+        self._window = mpi.Win.Allocate(max(size, WORD), 1, hints, comm)
+        hints.Free()
         np.frombuffer(self._window.tomemory(), np.uint8)[:] = 0
         unname_shared_memory(comm)
         self._window.Lock_all(mpi.MODE_NOCHECK)
@@ -87,12 +99,6 @@ class Window:
         """Replace the word; what it was before."""
         return self._fetch(rank, offset, value, self._mpi.REPLACE)
 
-    def mask(self, rank: int, offset: int, bits: int, *, on: bool) -> int:
-        """Set or clear bits of the word; what it was before."""
-        operation = self._mpi.BOR if on else self._mpi.BAND
-        pattern = np.array([bits if on else ~bits & 2**64 - 1], np.uint64).view(np.int64)
-        return self._fetch(rank, offset, int(pattern[0]), operation)
-
     def get(self, rank: int, offset: int) -> int:
         """The word."""
         return self._fetch(rank, offset, 0, self._mpi.NO_OP)
@@ -114,3 +120,24 @@ class Window:
         self._window.Fetch_and_op(self._from_given, self._to_word, rank, offset, operation)
         self._window.Flush(rank)
         return int(self._word[0])
+
+
+def _check_room(comm: Any, size: int) -> None:
+    """ConfigError, on the first rank of a machine, when its shared memory is too small for the
+    windows of all its ranks: MPI would not notice, and the first access to a missing page is a bus
+    error."""
+    sizes = np.empty(comm.size, np.int64)
+    comm.Allgather(np.array([size], np.int64), sizes)
+    here = on_this_machine(comm)
+    if len(here) == 1 or comm.rank != here[0] or not SHARED_MEMORY.is_dir():
+        return
+    page = os.sysconf("SC_PAGE_SIZE")
+    needed = sum(-(-int(sizes[rank]) // page) * page for rank in here)
+    found = os.statvfs(SHARED_MEMORY)
+    free = found.f_bavail * found.f_frsize
+    if needed > free:
+        raise ConfigError(
+            f"one-sided memory for {len(here)} ranks on this machine needs {needed / 1e6:,.0f} MB, but"
+            f" {SHARED_MEMORY} has {free / 1e6:,.0f} MB free: choose fewer slots or smaller blocks,"
+            " workflow async, or more shared memory (in Docker --shm-size)"
+        )

@@ -17,6 +17,10 @@ from exarl.learning.exploration import Streams, Together
 from exarl.types import Arrays, ArraySpec, Block, Cut, End, EnvSpec, Row
 from exarl.workflows.bench import named_for
 
+BEGUN = "begun"
+"""Names what a state holds of a block in the making: ``3/begun/actions`` of environment 3."""
+_BY_STEP = ("actions", "rewards", "terminated", "truncated")
+
 
 class Asked(NamedTuple):
     """What a policy acts on: [B, ...] observations, a stream for each, and its memory of them."""
@@ -55,6 +59,29 @@ class Draft:
         self.truncated = np.zeros((steps, width), bool)
         self.recorded = {name: array.zeros(steps, width) for name, array in recorded.items()}
         self.ends: list[list[End]] = [[] for _ in range(width)]
+
+    def column(self, slot: int, steps: int) -> Arrays:
+        """What there is of one environment after ``steps`` steps, as named arrays."""
+        ends = self.ends[slot]
+        named = {name: array[:steps, slot] for name, array in self._by_step().items()}
+        named["observations"] = self.observations[: steps + 1, slot]
+        named["finals"] = _stack([end.observation for end in ends], self.observations)
+        named["returns"] = np.array([end.total_reward for end in ends], np.float64)
+        named["lengths"] = np.array([end.length for end in ends], np.int64)
+        return {name: np.array(array) for name, array in named.items()}
+
+    def fill(self, slot: int, column: Arrays) -> None:
+        """The inverse of ``column``."""
+        for name, array in self._by_step().items():
+            array[: len(column[name]), slot] = column[name]
+        self.observations[: len(column["observations"]), slot] = column["observations"]
+        totals, lengths = column["returns"].tolist(), column["lengths"].tolist()
+        listed = zip(column["finals"], totals, lengths, strict=True)
+        self.ends[slot] = [End(slot, *end) for end in listed]
+
+    def _by_step(self) -> Arrays:
+        plain = {name: getattr(self, name) for name in _BY_STEP}
+        return plain | {f"recorded/{name}": array for name, array in self.recorded.items()}
 
 
 class Assembly:
@@ -211,10 +238,41 @@ class Assembly:
             arrays |= {f"{env_id}/{name}": array for name, array in named.items()}
         return arrays
 
+    def unfinished(self) -> Arrays:
+        """The block in the making, by environment number; nothing if there is none."""
+        if self._draft is None:
+            return {}
+        arrays: Arrays = {}
+        for slot, env_id in enumerate(self._env_ids):
+            named = self._draft.column(slot, self._t)
+            arrays |= {f"{env_id}/{BEGUN}/{name}": array for name, array in named.items()}
+        return arrays
+
+    def reopen(self, arrays: Arrays) -> None:
+        """Go on with the block that ``unfinished`` gave, if ``arrays`` holds one."""
+        columns = [named_for(f"{env_id}/{BEGUN}/", arrays) for env_id in self._env_ids]
+        steps = {len(column["actions"]) if column else -1 for column in columns}
+        if len(steps) != 1 or steps == {-1}:
+            return
+        self.begin()
+        draft, _ = self._now()
+        self._t = steps.pop()
+        for slot, column in enumerate(columns):
+            draft.fill(slot, column)
+
+    def moved(self, cuts: Sequence[Cut], seen: np.ndarray) -> None:
+        """Between two steps these episodes were lost; ``seen`` is where the environments are now."""
+        if self._draft is None:
+            self.forget([cut.slot for cut in cuts])
+            return
+        for cut in cuts:
+            self._draft.observations[self._t + 1, cut.slot] = seen[cut.slot]
+        self.stepped((), cuts)
+
     def restore(self, arrays: Arrays, changed: Sequence[int]) -> None:
         """Take over what ``state`` gave; of the slots in ``changed`` the episode is another one."""
         for slot, env_id in enumerate(self._env_ids):
-            if own := named_for(env_id, arrays):
+            if own := named_for(f"{env_id}/", arrays):
                 self._streams.seek(int(own["stream"]))
                 if slot not in changed:
                     self._returns[slot] = own.get("return", 0.0)

@@ -12,14 +12,15 @@ import numpy as np
 from exarl.comm.codec import decode_arrays, encode_arrays
 from exarl.comm.messages import ANY
 from exarl.config import param
+from exarl.errors import ConfigError
 from exarl.types import ACTOR_PHASES, Arrays, Block
 from exarl.workflows import sync
-from exarl.workflows.asynchronous import LaggingConfig, act, begin, lead
+from exarl.workflows.asynchronous import LaggingConfig, act, book_of, lead
 from exarl.workflows.base import ExaWorkflow, Experiment, Tally
 from exarl.workflows.paced import GRANT, SEND_STATE, STOP, PacedSource
 from exarl.workflows.pacing import Pacer
 
-ORDER_TAG, BLOCK_TAG, STATE_TAG, GOODBYE_TAG = 1, 2, 3, 4
+ORDER_TAG, BLOCK_TAG, ANSWER_TAG = 1, 2, 3
 _CHECK_EVERY_S = 0.05
 
 
@@ -42,13 +43,26 @@ class Async(ExaWorkflow):
     many_learners = True
     lags = True
 
+    def ready(self, learner: Experiment) -> None:
+        check_actors(learner)
+
     def run(self, learner: Experiment) -> None:
         if learner.layout.alone:
             sync.lead(learner, sync.Alone(learner))  # one process takes turns: lag 0
         elif learner.role.learns:
             lead(learner, TwoSidedSource(learner, self.config), self.config.bounded)
         else:
-            act(learner, TwoSidedSink(learner), begin(learner, self.config))
+            act(learner, TwoSidedSink(learner), self.config)
+
+
+def check_actors(learner: Experiment) -> None:
+    """ConfigError when a learner would never see a block: each has its own actors' alone."""
+    layout = learner.layout
+    if learner.role.rank == 0 and layout.learners > layout.actors:  # one line is enough
+        raise ConfigError(
+            f"learner_procs={layout.learners} needs at least as many actors, not {layout.actors}:"
+            " messages bring a learner the blocks of its own actors only"
+        )
 
 
 class TwoSidedSink:
@@ -66,7 +80,7 @@ class TwoSidedSink:
         self._grants = 0
         self._version = 0
         self._sent = 0
-        self._state_wanted = False
+        self._states_wanted = 0
         self._stop = False
         self._checked = 0.0
 
@@ -102,8 +116,7 @@ class TwoSidedSink:
         self._sent += 1
 
     def close(self, state: Arrays, tally: Tally) -> None:
-        self._send_state(GOODBYE_TAG, state, tally.dropped)
-        self._channel.flush()
+        self._send_state(STOP, state, tally.dropped)
 
     def _read_orders(self) -> None:
         while (found := self._channel.poll(self._learner, ORDER_TAG)) is not None:
@@ -115,18 +128,19 @@ class TwoSidedSink:
             self._grants += 1
             self._newest = message
         elif order == SEND_STATE:
-            self._state_wanted = True
+            self._states_wanted += 1
         else:
             self._stop = True
 
     def _answer(self) -> None:
-        if self._state_wanted:
-            self._state_wanted = False
-            self._send_state(STATE_TAG, self._rollout.state(), 0)
+        while self._states_wanted:
+            self._states_wanted -= 1
+            self._send_state(SEND_STATE, self._rollout.state(), 0)
 
-    def _send_state(self, tag: int, state: Arrays, dropped: int) -> None:
-        header = np.array([self._sent, dropped], np.int64).tobytes()
-        self._channel.post(header + encode_arrays(state), self._learner, tag)
+    def _send_state(self, order: int, state: Arrays, dropped: int) -> None:
+        # One tag for all answers: the last one comes after all others, so none is left behind.
+        header = np.array([order, self._sent, dropped], np.int64).tobytes()
+        self._channel.post(header + encode_arrays(state), self._learner, ANSWER_TAG)
 
 
 class TwoSidedSource(PacedSource):
@@ -138,7 +152,8 @@ class TwoSidedSource(PacedSource):
         self._codec = learner.codec
         ranks = learner.layout.actor_ranks_of(learner.role.rank)
         lag, ahead = config.max_policy_lag, config.blocks_ahead
-        super().__init__(ranks, Pacer(ranks, max_lag=lag, ahead=ahead, order=config.order))
+        pacer = Pacer(ranks, max_lag=lag, ahead=ahead, order=config.order)
+        super().__init__(ranks, pacer, book_of(learner, config.state_timeout))
 
     def publish(self, weights: Callable[[], np.ndarray], version: int, trained: int) -> None:
         ranks = self._pacer.grants(version)
@@ -151,12 +166,11 @@ class TwoSidedSource(PacedSource):
         while (found := self._channel.poll(ANY, BLOCK_TAG)) is not None:
             self._arrived(found[0], self._codec.decode(found[1]))
 
-    def _receive_answers(self, order: int) -> None:
-        tag = GOODBYE_TAG if order == STOP else STATE_TAG
-        while (found := self._channel.poll(ANY, tag)) is not None:
+    def _receive_answers(self) -> None:
+        while (found := self._channel.poll(ANY, ANSWER_TAG)) is not None:
             rank, message = found
-            sent, dropped = message[:16].view(np.int64).tolist()
-            self._answered(rank, sent, dropped, decode_arrays(message[16:]))
+            order, sent, dropped = message[:24].view(np.int64).tolist()
+            self._answered(rank, order, sent, dropped, decode_arrays(message[24:]))
 
     def _order_all(self, order: int) -> None:
         header = np.array([order, 0], np.int64).tobytes()

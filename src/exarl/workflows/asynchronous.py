@@ -16,6 +16,7 @@ from exarl.types import Block
 from exarl.workflows.base import Experiment, Sink, Source, Tally
 from exarl.workflows.keeper import Keeper
 from exarl.workflows.rounds import Report, Rounds
+from exarl.workflows.states import STATE_TIMEOUT, StateBook, states_of
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ class LaggingConfig:
     check_learners: int = param(
         0, "several learners: compare their weights every so many rounds; 0: never", ge=0
     )
+    state_timeout: float = param(60.0, STATE_TIMEOUT, gt=0)
 
     @property
     def bounded(self) -> bool:
@@ -38,18 +40,27 @@ class LaggingConfig:
         return self.max_policy_lag is not None
 
 
-def begin(learner: Experiment, config: LaggingConfig) -> Block | None:
-    """An actor's first block, acted while the learner still starts: the first weights follow from
-    the seed. Not when the lag is bounded, since nobody knows yet when it will be trained."""
-    if learner.role.learns or not learner.fresh or config.max_policy_lag is not None:
-        return None
-    with learner.clock.phase("rollout"):
-        return learner.rollout.collect(0)
+def book_of(learner: Experiment, timeout: float) -> StateBook:
+    """The states that a learner's actors start with, by rank."""
+    layout, width = learner.layout, learner.config.envs_per_actor
+    own = [g for g in range(layout.actors) if layout.learner_of(g) == learner.role.rank]
+    known = {
+        layout.actor_rank(group): states_of(learner.states, layout.env_ids(group, width))
+        for group in own
+    }
+    return StateBook(timeout, known)
 
 
-def act(learner: Experiment, sink: Sink, first: Block | None = None) -> None:
-    """An actor's side; ``first`` is a block that it has begun with."""
+def act(learner: Experiment, sink: Sink, config: LaggingConfig) -> None:
+    """An actor's side."""
     rollout, produced, abandoned = learner.rollout, 0, 0
+    first: Block | None = None
+    if learner.fresh and not config.bounded:
+        # The first block is acted while the learner still starts: the first weights follow from the
+        # seed. Not when the lag is bounded, since it is not known yet when it will be trained.
+        with learner.clock.phase("rollout"):
+            first = rollout.collect(0, sink.stopped)
+        abandoned += first is None
     while (version := sink.leave()) is not None:
         with learner.clock.phase("rollout"):
             block, first = first or rollout.collect(version, sink.stopped), None
@@ -105,13 +116,13 @@ def lead(learner: Experiment, source: Source, promptly: bool) -> None:
             if promptly or decision.checkpoint:
                 publish()
         if decision.checkpoint:
-            keeper.begin()
+            keeper.begin(list(backlog))
     if block is not None:
         backlog.appendleft(block)
-    states, left, tally = source.stop(PATIENCE if decision.interrupted else None)
-    left = [*backlog, *left]
-    keeper.finish(states, left)
-    learner.missing_actors = keeper.close_books(dataclasses.replace(tally, left=len(left)))
+    last, tally = source.stop(PATIENCE if decision.interrupted else None)
+    last = dataclasses.replace(last, pending=[*backlog, *last.pending])
+    keeper.finish(last)
+    learner.missing_actors = keeper.close_books(dataclasses.replace(tally, left=len(last.pending)))
 
 
 PATIENCE = 20.0

@@ -24,6 +24,7 @@ from exarl.runs.signals import StopSignals
 from exarl.types import Arrays, Block
 from exarl.workflows.learner import LearningLoop
 from exarl.workflows.rollout import Rollout
+from exarl.workflows.states import Snapshot
 
 
 @dataclass(frozen=True)
@@ -72,13 +73,15 @@ class Source(Protocol):
     def ask_states(self) -> None:
         """Ask every actor for the state of its environments after its present block."""
 
-    def states(self) -> tuple[Arrays, list[Block]] | None:
-        """Once all have answered: the states, and the blocks that were under way when asked."""
+    def states(self) -> Snapshot | None:
+        """Once all have answered, or are overdue: the states, and the blocks that were under way
+        when asked."""
 
-    def stop(self, patience: float | None) -> tuple[Arrays, list[Block], Tally]:
+    def stop(self, patience: float | None) -> tuple[Snapshot, Tally]:
         """Stop every actor; their last states, the blocks never trained, and the tally.
 
-        Waits for actors to come to the end of a step, at most ``patience`` seconds if given.
+        Waits for actors to come to the end of a step, at most ``patience`` seconds (None: as long as
+        for the states of a checkpoint).
         """
 
 
@@ -167,6 +170,8 @@ class ExaWorkflow(ABC):
     """Whether it runs on one rank only."""
     hosted: bool = False
     """Whether its learners and actors are processes that it starts itself (see ``exarl.conduct``)."""
+    one_sided: bool = False
+    """Whether ranks read and write each other's memory (MPI windows)."""
     lags: bool = False
     """Whether blocks may have been acted with older weights than those they train."""
 
@@ -174,8 +179,8 @@ class ExaWorkflow(ABC):
         self.config = config
 
     def ready(self, learner: Experiment) -> None:  # noqa: B027 - most have nothing to refuse
-        """Refuse what cannot be run, by a ConfigError: ``learner`` has its environments and an acting
-        agent, and nothing has been written yet."""
+        """Refuse what cannot be run, by a ConfigError, and make what all ranks make together:
+        ``learner`` has its environments and an acting agent, and nothing has been written yet."""
 
     @abstractmethod
     def run(self, learner: Experiment) -> None:

@@ -16,15 +16,15 @@ from exarl.types import FAILURES, Arrays, Cut, End, Row
 class Bench:
     """Owns the running episodes of an actor's environments, by slot.
 
-    ``changed`` are the slots that the last ``state`` or ``restore`` left in another episode than
-    they were in, ``restarting`` the seconds spent on making environments anew.
+    ``changed`` are the episodes that the last ``state`` or ``restore`` could not go on with: their
+    environments are in another one. ``restarting`` is the seconds spent on making environments anew.
     """
 
     def __init__(self, episodes: Sequence[Episode]) -> None:
         self._episodes = episodes
         self._begun = False
         self.env_ids = [episode.env_id for episode in episodes]
-        self.changed: list[int] = []
+        self.changed: list[Cut] = []
         self.restarting = 0.0
 
     def begin(self) -> None:
@@ -91,12 +91,14 @@ class Bench:
         self.changed = []
         arrays: Arrays = {}
         for slot, episode in enumerate(self._episodes):
-            number = episode.number
+            number, total_reward, length = episode.number, episode.total_reward, episode.length
             named = episode.state()
             if episode.number != number:  # it failed when asked
-                self.changed.append(slot)
-            if episode.failures.any():  # of a block that was given up
+                self.changed.append(Cut(slot, episode.number, total_reward, length))
+            if episode.failures.any():  # of a block that was not finished
                 named["failures"] = episode.failures.copy()
+            if episode.restarts:
+                named["restarts"] = np.array(episode.restarts)
             arrays |= {f"{episode.env_id}/{name}": array for name, array in named.items()}
         return arrays
 
@@ -105,22 +107,23 @@ class Bench:
         self._begun = True
         self.changed = []
         for slot, episode in enumerate(self._episodes):
-            own = named_for(episode.env_id, arrays)
+            own = named_for(f"{episode.env_id}/", arrays)
             if not own:
                 episode.begin()
                 continue
-            restarts = episode.restarts
             episode.failures += own.get("failures", 0)
+            episode.restarts += int(own.get("restarts", 0))
+            restarts = episode.restarts
             episode.restore(own)
             if episode.restarts != restarts:
-                self.changed.append(slot)
+                total_reward, length = float(own["total_reward"]), int(own["length"])
+                self.changed.append(Cut(slot, episode.number, total_reward, length))
 
     def close(self) -> None:
         for episode in self._episodes:
             episode.close()
 
 
-def named_for(env_id: int, arrays: Arrays) -> Arrays:
-    """What a state holds of one environment."""
-    prefix = f"{env_id}/"
+def named_for(prefix: str, arrays: Arrays) -> Arrays:
+    """What a state holds under ``prefix``, such as ``3/`` for environment 3."""
     return {n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)}

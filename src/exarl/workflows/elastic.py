@@ -24,9 +24,10 @@ from exarl.types import FAILURES, Arrays, Block
 from exarl.workflows import sync
 from exarl.workflows.async_ import AsyncConfig
 from exarl.workflows.asynchronous import lead
-from exarl.workflows.base import BLOCK, GOODBYE, LOST, READY, ExaWorkflow, Experiment, Tally, Word
-from exarl.workflows.paced import STOP, PacedSource
+from exarl.workflows.base import BLOCK, GOODBYE, LOST, READY, ExaWorkflow, Experiment, Word
+from exarl.workflows.paced import SEND_STATE, STOP, PacedSource
 from exarl.workflows.pacing import Pacer
+from exarl.workflows.states import Snapshot, StateBook, states_of
 
 log = logging.getLogger(__name__)
 
@@ -105,7 +106,7 @@ class HiredSource(PacedSource):
             order=config.order,
             most=max(1, int(config.store_share * self._crew.store() / block / self._learners)),
         )
-        super().__init__([], pacer)
+        super().__init__([], pacer, StateBook(config.state_timeout))
         self._offer: tuple[Any, int] | None = (
             None  # where the newest weights are, and their version
         )
@@ -113,7 +114,6 @@ class HiredSource(PacedSource):
         self._futile: dict[int, int] = {}  # actors without a block yet: losses in a row before them
         self._failures: list[list[int]] = []  # lost actors' environments, for the next block
         self._orphans: list[Block] = []  # of actors lost while a snapshot is under way
-        self._stopping = False
         self._looked = time.monotonic()
         self._said_waiting = False
         self._next = self._index
@@ -131,7 +131,7 @@ class HiredSource(PacedSource):
             self._next += self._learners
         for actor in mine[:wanted]:
             own = range(actor * self._width, (actor + 1) * self._width)
-            self._hire(actor, {n: a for i in own for n, a in states.items() if _of(n, i)})
+            self._hire(actor, states_of(states, own))
         self._hire_more(wanted)
 
     def _wanted(self) -> int:
@@ -147,6 +147,7 @@ class HiredSource(PacedSource):
     def _hire(self, actor: int, states: Arrays, futile: int = 0) -> None:
         self._hired[actor] = time.monotonic()
         self._futile[actor] = futile
+        self._book.told(actor, states)
         self._crew.hire(actor, states)
 
     def _look_around(self) -> None:
@@ -179,10 +180,11 @@ class HiredSource(PacedSource):
                 continue  # the last words of one that is lost
             elif word.kind == BLOCK:
                 self._got(word)
-            elif (word.kind == GOODBYE) == self._stopping:  # else a snapshot that the end overtook
+            else:
+                order = STOP if word.kind == GOODBYE else SEND_STATE
                 state = np.frombuffer(word.payload, np.uint8)
                 sent, dropped = state[:16].view(np.int64).tolist()
-                self._answered(word.actor, sent, dropped, decode_arrays(state[16:]))
+                self._answered(word.actor, order, sent, dropped, decode_arrays(state[16:]))
         self._look_around()
         if joined and self._offer is not None:
             self._grant()
@@ -192,10 +194,12 @@ class HiredSource(PacedSource):
             return False
         self._ranks.append(actor)
         self._inbox[actor] = deque()
-        self._received[actor] = self._dropped[actor] = 0
+        self._received[actor] = self._dropped[actor] = self._asked[actor] = 0
         self._pacer.join(actor)
         if self._record is not None:
             self._record[actor] = []
+            self._book.ask([actor])
+            self._asked[actor] = 1
             self._crew.ask_state(actor, last=False)
         return True
 
@@ -218,11 +222,12 @@ class HiredSource(PacedSource):
         if actor in self._ranks:
             self._ranks.remove(actor)
             self._dropped[actor] += self._pacer.leave(actor)
-            self._answers.pop(actor, None)
+            self._sent.pop(actor, None)
             if self._record is not None:
                 self._orphans += self._record.pop(actor)
         elif self._hired.pop(actor, None) is None:
             return  # known already
+        self._book.forget(actor)
         self._crew.dismiss(actor)
         if self._stopping:
             return
@@ -255,16 +260,12 @@ class HiredSource(PacedSource):
         for actor in self._pacer.grants(version):
             self._crew.roll(actor, weights, version)
 
-    def states(self) -> tuple[Arrays, list[Block]] | None:
+    def states(self) -> Snapshot | None:
         found = super().states()
         if found is None:
             return None
         orphans, self._orphans = self._orphans, []
-        return found[0], found[1] + orphans
-
-    def stop(self, patience: float | None) -> tuple[Arrays, list[Block], Tally]:
-        self._stopping = True
-        return super().stop(patience)
+        return dataclasses.replace(found, pending=found.pending + orphans)
 
     def _order_all(self, order: int) -> None:
         for actor in self._ranks:
@@ -272,17 +273,13 @@ class HiredSource(PacedSource):
                 self._crew.stop(actor)
             self._crew.ask_state(actor, last=order == STOP)
 
-    def _receive_answers(self, order: int) -> None:
+    def _receive_answers(self) -> None:
         self._receive_blocks()
 
-    def _joined(self) -> Arrays:
-        return {**super()._joined(), f"{MADE}_{self._index}": np.array(self._next)}
+    def _envs(self) -> Arrays:
+        return {**super()._envs(), f"{MADE}_{self._index}": np.array(self._next)}
 
 
 def share_of(actors: int, learner: int, learners: int) -> int:
     """How many of all ``actors`` a learner has; at least one."""
     return max(1, (actors + learners - 1 - learner) // learners)
-
-
-def _of(name: str, env_id: int) -> bool:
-    return name.startswith(f"{env_id}/")

@@ -17,9 +17,10 @@ import numpy as np
 
 from exarl.agents.learned import Learned
 from exarl.config import param, schema_of
-from exarl.errors import ConfigError, EnvironmentFailure, ExarlError
+from exarl.errors import ConfigError, EnvironmentFailure
 from exarl.runs.directory import writing
 from exarl.workflows.base import ExaWorkflow, Experiment
+from exarl.workflows.divergence import NOT_FINITE
 from exarl.workflows.population import Member, members, table_of
 from exarl.workflows.rounds import Report
 from exarl.workflows.since import Window
@@ -140,18 +141,18 @@ class Driver:
         with clock.phase("device"):
             found = self._compiled.jax.device_get(self._queue.popleft())
         clock.moved()
-        if not found.finite.any():
+        if not found.finite.any() and self._loop.watch.found is None:
             raise EnvironmentFailure("an environment returned NaN or infinity", "nan")
         ended = int(found.episodes.sum())
         self._rewards = np.atleast_2d(found.mean)[:, 0]
         if self.many:
-            self._failed |= ~(found.finite & found.sound)  # which does not end the others
-            if self._failed.all():
-                raise ExarlError("every agent of the population has diverged")
+            self._leave_out(~(found.finite & found.sound))
             self._rewards = np.where(self._failed, np.nan, self._rewards)
             fresh = (~self._failed & (found.episodes > 0)).nonzero()[0]
             returns, lengths = found.mean[fresh].T
         else:
+            if not found.sound:
+                self._loop.diverged(NOT_FINITE)
             newest = (~np.isnan(found.returns)).nonzero()[0][::-1]
             returns, lengths = found.returns[newest], found.lengths[newest]
         report = Report(
@@ -243,6 +244,16 @@ class Driver:
         window.lengths.extend(self._loop.window.lengths)
         self._loop.window = window
         self._loop.note(f"{count:,} agents at once; steps are those of each")
+
+    def _leave_out(self, failed: np.ndarray) -> None:
+        """Agents that have diverged count no more, which does not end the others."""
+        if (failed & ~self._failed).any():
+            self._failed |= failed
+            count, of = int(self._failed.sum()), f"of {len(self._members):,} agents"
+            if count == len(self._members):
+                self._loop.diverged("every agent of the population")
+            else:
+                self._loop.note(f"{count:,} {of} diverged; the others go on (population.csv: nan)")
 
     def _write_population(self) -> None:
         run = self._learner.run_directory

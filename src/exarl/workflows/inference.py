@@ -52,7 +52,7 @@ class Station:
     incarnation: int | None = None  # of the process that has these places now
     leave: int = 0  # blocks it may begin
     awaited: int = 0  # reports to come
-    state_wanted: bool = False
+    states_wanted: int = 0
     state_asked: bool = False
     gone: bool = False
     since: float = 0.0  # when it began to wait for an action, or for leave
@@ -112,7 +112,7 @@ class InferenceThread(threading.Thread):
     """Acts for all stations with the newest weights, and makes their blocks.
 
     ``orders`` takes (order, rank) of ``paced``, ``offer`` sets the weights; ``blocks`` fills with
-    (rank, block), and ``answers[order]`` with (rank, blocks made, dropped, state). What it raises is
+    (rank, block), and ``answers`` with (rank, order, blocks made, dropped, state). What it raises is
     left in ``error``. ``stored`` are the states of environments that a resumed run continues.
     """
 
@@ -132,10 +132,7 @@ class InferenceThread(threading.Thread):
         super().__init__(name="inference", daemon=True)
         self.orders: deque[tuple[int, int]] = deque()
         self.blocks: deque[tuple[int, Block]] = deque()
-        self.answers: dict[int, deque[tuple[int, int, int, Arrays]]] = {
-            SEND_STATE: deque(),
-            STOP: deque(),
-        }
+        self.answers: deque[tuple[int, int, int, int, Arrays]] = deque()
         self.error: BaseException | None = None
         self._offered: tuple[int, Any] = (0, None)
         self._version = -1
@@ -189,7 +186,7 @@ class InferenceThread(threading.Thread):
             self._stations[rank].leave += 1
         elif order == SEND_STATE:
             for station in self._stations.values():
-                station.state_wanted = True
+                station.states_wanted += 1
         else:
             self._stopping = True
             for station in self._stations.values():
@@ -197,8 +194,9 @@ class InferenceThread(threading.Thread):
 
     def _leaves(self, station: Station) -> bool:
         """Whether a station that rests has something to do again."""
-        if station.state_wanted:
-            station.state_wanted, station.state_asked = False, True
+        if station.states_wanted:
+            station.states_wanted -= 1
+            station.state_asked = True
             self._send(station, SEND_STATE)
             return True
         if not station.leave or self._offered[1] is None:
@@ -227,15 +225,17 @@ class InferenceThread(threading.Thread):
         station.assembly.forget([cut.slot for cut in report.cuts])
         if report.kind == STATE:
             station.state_asked = False
-            told = (station.rank, station.made, station.dropped, station.state(report))
-            self.answers[SEND_STATE].append(told)
+            self._tell(station, SEND_STATE, report)
         elif report.kind == GOODBYE:
             station.gone = True
             station.dropped += station.assembly.open
-            told = (station.rank, station.made, station.dropped, station.state(report))
-            self.answers[STOP].append(told)
+            self._tell(station, STOP, report)
             return
         self._rest(station)
+
+    def _tell(self, station: Station, order: int, report: Report) -> None:
+        state = station.state(report)
+        self.answers.append((station.rank, order, station.made, station.dropped, state))
 
     def _greet(self, station: Station, report: Report) -> None:
         """A process takes its places, or takes over those of another one."""
@@ -256,7 +256,7 @@ class InferenceThread(threading.Thread):
         self._resting = [other for other in self._resting if other is not station]
         station.dropped += assembly.open
         station.leave += assembly.open
-        station.state_wanted |= station.state_asked
+        station.states_wanted += station.state_asked
         station.awaited, station.state_asked = 0, False
         assembly.give_up()
         assembly.forget(range(assembly.width))

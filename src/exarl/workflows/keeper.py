@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import logging
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +15,9 @@ from exarl.comm.wait import wait_for
 from exarl.runs.checkpoint import Checkpoint
 from exarl.types import Arrays, Block
 from exarl.workflows.base import Experiment, Source, Tally
+from exarl.workflows.states import Snapshot
+
+log = logging.getLogger(__name__)
 
 PART_TAG, TALLY_TAG = 41, 42
 
@@ -23,26 +28,26 @@ class Part:
 
     sequence: int
     draft: Checkpoint
-    envs: Arrays
-    pending: list[Block]
+    actors: Snapshot
 
     def encode(self, codec: BlockCodec) -> bytes:
-        numbers = json.dumps([self.sequence, self.draft.numbers]).encode()
-        groups = {"agent": self.draft.arrays["agent"], "envs": self.envs}
-        groups["pending"] = codec.pack(self.pending)
+        numbers = json.dumps([self.sequence, self.draft.numbers, self.actors.silent]).encode()
+        groups = {"agent": self.draft.arrays["agent"], "envs": self.actors.envs}
+        groups["pending"] = codec.pack(self.actors.pending)
         arrays = {f"{g}/{name}": a for g, named in groups.items() for name, a in named.items()}
         return encode_arrays({**arrays, "numbers": np.frombuffer(numbers, np.uint8)})
 
     @classmethod
     def decode(cls, payload: np.ndarray, codec: BlockCodec) -> Part:
         arrays = decode_arrays(payload)
-        sequence, numbers = json.loads(arrays.pop("numbers").tobytes())
+        sequence, numbers, silent = json.loads(arrays.pop("numbers").tobytes())
         groups: dict[str, Arrays] = {"agent": {}, "envs": {}, "pending": {}}
         for name, array in arrays.items():
             group, _, inner = name.partition("/")
             groups[group][inner] = array
         draft = Checkpoint({"agent": groups["agent"]}, numbers)
-        return cls(sequence, draft, groups["envs"], codec.unpack(groups["pending"]))
+        actors = Snapshot(groups["envs"], codec.unpack(groups["pending"]), silent)
+        return cls(sequence, draft, actors)
 
 
 class Keeper:
@@ -56,31 +61,35 @@ class Keeper:
         self._index = learner.team.index if learner.team else 0
         self._size = learner.team.size if learner.team else 1
         self._draft: Checkpoint | None = None
+        self._backlog: list[Block] = []
+        self._silent: list[int] = []
         self._parts: dict[int, Part] = {}
         self._sequence = 0
         self.idle = True
 
-    def begin(self) -> None:
-        """Start a checkpoint of this moment."""
+    def begin(self, backlog: list[Block]) -> None:
+        """Start a checkpoint of this moment; ``backlog`` are blocks of an earlier run that have not
+        been trained yet."""
         self.idle = False
         self._sequence += 1
-        self._draft, self._parts = self._loop.draft(), {}
+        self._draft, self._parts, self._backlog = self._loop.draft(), {}, backlog
         self._source.ask_states()
 
     def work(self) -> None:
         """Do what can be done now for the checkpoint under way."""
         if self.idle:
             return
-        if self._draft is not None and (answer := self._source.states()) is not None:
-            self._hand_in(Part(self._sequence, self._draft, *answer))
+        if self._draft is not None and (found := self._source.states()) is not None:
+            found = dataclasses.replace(found, pending=[*self._backlog, *found.pending])
+            self._hand_in(Part(self._sequence, self._draft, found))
         self._collect()
 
-    def finish(self, envs: Arrays, left: list[Block]) -> None:
+    def finish(self, actors: Snapshot) -> None:
         """The last checkpoint, when nothing moves any more."""
         self.idle = False
         self._sequence += 1
         self._parts = {}
-        self._hand_in(Part(self._sequence, self._loop.draft(), envs, left))
+        self._hand_in(Part(self._sequence, self._loop.draft(), actors))
 
         def written() -> bool | None:
             self._collect()
@@ -122,15 +131,28 @@ class Keeper:
 
     def _write(self) -> None:
         parts = [self._parts[index] for index in range(self._size)]
-        envs = {name: array for part in parts for name, array in part.envs.items()}
-        pending = [block for part in parts for block in part.pending]
+        envs = {name: array for part in parts for name, array in part.actors.envs.items()}
+        pending = [block for part in parts for block in part.actors.pending]
+        silent = [actor for part in parts for actor in part.actors.silent]
         arrays = {agent_stem(i): part.draft.arrays["agent"] for i, part in enumerate(parts)}
         numbers = dict(parts[0].draft.numbers)
         if len(parts) > 1:
             numbers["agents"] = [part.draft.numbers["agent"] for part in parts]
+        if silent:
+            numbers["silent_actors"] = silent
+        self._tell(silent)
         self._loop.write(Checkpoint(arrays, numbers), envs, self._codec.pack(pending))
         self._parts = {}
         self.idle = True
+
+    def _tell(self, silent: list[int]) -> None:
+        """Say which actors a checkpoint goes without, once for as long as they are silent."""
+        if silent and silent != self._silent:
+            log.warning(
+                "no answer from actor %s: checkpoints keep the last known state of its environments",
+                " and actor ".join(map(str, silent)),
+            )
+        self._silent = silent
 
 
 def agent_stem(index: int) -> str:

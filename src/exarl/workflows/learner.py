@@ -8,56 +8,35 @@ import logging
 import math
 import time
 import zlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from exarl.agents.base import ExaAgent
 from exarl.config import LearnerConfig
-from exarl.runs.checkpoint import Checkpoint, save_checkpoint
-from exarl.runs.clock import Clock, bottleneck, fractions
+from exarl.runs.checkpoint import Checkpoint, fitting, save_checkpoint
+from exarl.runs.clock import Clock, fractions
 from exarl.runs.compiling import Compiling
-from exarl.runs.directory import RunDirectory, write_json, writing
+from exarl.runs.directory import RunDirectory, writing
+from exarl.runs.ending import write_summary
+from exarl.runs.lock import check_part, part_of
 from exarl.runs.metrics import MetricsLog, mean, row_due
 from exarl.runs.notes import note_end
 from exarl.runs.progress import Progress
 from exarl.runs.signals import StopSignals, name_of
-from exarl.runs.sinks import Sink, open_sinks
-from exarl.types import ACTOR_PHASES, FAILURES, Arrays, Block
+from exarl.runs.sinks import open_sinks
+from exarl.runs.state import DIVERGENCE
+from exarl.types import ACTOR_PHASES, Arrays, Block
+from exarl.workflows.advice import Situation, bound_by
+from exarl.workflows.counters import Counters
+from exarl.workflows.divergence import Watch
 from exarl.workflows.evaluation import Evaluation, Evaluator
 from exarl.workflows.rounds import Report
 from exarl.workflows.since import SinceRow, Window
+from exarl.workflows.stops import first_met
 
 log = logging.getLogger(__name__)
-
-
-@dataclass
-class Counters:
-    """How far a run has come; all of it is in the checkpoint."""
-
-    iteration: int = 0
-    steps: int = 0
-    episodes: int = 0
-    updates: int = 0
-    version: int = 0
-    blocks: int = 0
-    restarts: int = 0
-    failures: dict[str, list[int]] = field(default_factory=dict)  # by environment, then by kind
-    seconds: float = 0.0  # before this process took over
-    best_reward: float | None = None
-    best_evaluation: float | None = None
-
-    def failed(self, rows: Sequence[Sequence[int]]) -> None:
-        """Add the failures of blocks."""
-        for env_id, *counts in rows:
-            before = self.failures.get(str(env_id), [0] * len(counts))
-            self.failures[str(env_id)] = [a + b for a, b in zip(before, counts, strict=True)]
-
-    def failures_by_kind(self) -> dict[str, int]:
-        sums = np.sum(list(self.failures.values()), 0, int) if self.failures else 0
-        return dict(zip(FAILURES, np.broadcast_to(sums, len(FAILURES)).tolist(), strict=True))
 
 
 class LearningLoop:
@@ -78,28 +57,33 @@ class LearningLoop:
         *,
         check_every: int = 0,
         evaluator: Evaluator | None = None,
+        situation: Situation | None = None,
     ) -> None:
         self.agent = agent
         agent.compiling = self.compiling = Compiling(clock, progress)
         self.counters = Counters()
+        self.watch = Watch(config.on_divergence, self._now, progress.note)
         self.window = Window(config.reward_window)
         self.reason: str | None = None
         self._config = config
         self._run = run
-        self._progress = progress
-        self._clock = clock
-        self._signals = signals
-        self._since = SinceRow()
+        self._part = part_of(run) if run else None
+        self._progress, self._clock, self._signals = progress, clock, signals
+        self._since = SinceRow(self.watch.losses)
         self._row: tuple[dict[str, Any], SinceRow] | None = None  # drawn up, not yet written
         self._blocks: dict[str, int] = {}
         self._actor_seconds = np.zeros(len(ACTOR_PHASES))
-        rows = self._restore(resumed) if resumed else 0
-        self._metrics = MetricsLog(run, agent.metrics, rows, _sinks(run, config)) if run else None
+        with fitting(run):
+            rows = self._restore(resumed) if resumed else 0
+        online, project = config.log_online, config.log_project
+        sinks = open_sinks(config.log_to, run, online=online, project=project) if run else []
+        self._metrics = MetricsLog(run, agent.metrics, rows, sinks) if run else None
         self._check_every = check_every
         self._evaluator = evaluator
+        self._situation = situation or Situation()
         self._started = self._last_row = self._last_checkpoint = time.monotonic()
         self._first_steps, self._first_updates = self.counters.steps, self.counters.updates
-        self._at_row = (self.counters.steps, self.counters.updates)
+        self._at_row, self._compiled = (self.counters.steps, self.counters.updates), 0.0
         self.reason = self._stop_reason()
 
     # -- what workflows call ----------------------------------------------------------------------
@@ -122,7 +106,7 @@ class LearningLoop:
                 weights = later()
             if version == self.counters.version:  # what the device found is here as well
                 self._finish_row()
-            return weights
+            return self._checked(weights)
 
         return taken, version
 
@@ -137,7 +121,10 @@ class LearningLoop:
 
         On a device the training may go on when this returns; that of the block before has ended.
         Several learners call it together, each with its own block or none, and one common report.
+        Nothing happens without either: a stop came before the block was whole.
         """
+        if block is None and report is None:
+            return
         with self._clock.phase("learn"):
             if report is None or self.agent.learns_in_team is False:
                 assert block is not None
@@ -153,7 +140,7 @@ class LearningLoop:
         updates = int(metrics.pop("updates", 0))
         self._finish_row()
         with self._clock.phase("learn"):
-            self._since.add(metrics, report.lags)
+            self._since.add(metrics, report.lags, learnt=updates > 0)
         counters.iteration += 1
         counters.blocks += report.blocks
         counters.version += 1
@@ -175,8 +162,13 @@ class LearningLoop:
             if all(isinstance(value, float | int) for value in metrics.values()):
                 self._finish_row()
         if self._evaluator is not None:
-            self._evaluator.offer(counters.steps, self.agent.get_weights)
+            self._evaluator.offer(counters.steps, lambda: self._checked(self.agent.get_weights()))
             self._keep(self._evaluator.result())
+
+    def diverged(self, what: str) -> None:
+        """Something of the agent is not finite; ``on_divergence`` says what follows."""
+        self.watch.notice(what)
+        self.reason = self.reason or self._stop_reason()
 
     def note(self, text: str) -> None:
         """Show a line beside the progress."""
@@ -218,8 +210,14 @@ class LearningLoop:
             return Checkpoint({"agent": {n: np.array(a) for n, a in arrays.items()}}, state)
 
     def write(self, draft: Checkpoint, envs: Arrays, pending: Arrays | None = None) -> None:
-        """Complete a draft with the environments and the blocks under way, and write it."""
+        """Complete a draft with the environments and the blocks under way, and write it.
+
+        One of a run that had diverged by then is not written: the newest checkpoint is a good one.
+        """
         assert self._run is not None
+        check_part(self._run, self._part)
+        if not self.watch.good(draft):
+            return
         with self._clock.phase("checkpoint"):
             arrays = {**draft.arrays, "envs": envs, "pending": pending or {}}
             with writing(self._run.path):
@@ -231,9 +229,9 @@ class LearningLoop:
                 )
         log.info("checkpoint %s", path)
 
-    def checkpoint(self, envs: Arrays) -> None:
+    def checkpoint(self, envs: Arrays, pending: Arrays | None = None) -> None:
         """Write everything needed to continue from here, environments included."""
-        self.write(self.draft(), envs)
+        self.write(self.draft(), envs, pending)
 
     def balance(self, **blocks: int) -> None:
         """What became of the blocks, for the summary."""
@@ -245,10 +243,13 @@ class LearningLoop:
         self._finish_row()
         if self._evaluator is not None:
             self._keep(self._evaluator.result(wait=not self.interrupted))
-        summary = self._summary()
+        if self.watch.stops:
+            self.reason = DIVERGENCE  # whatever else would have ended it
+        check_part(self._run, self._part)
         with writing(self._run.path):
             self._metrics.close()
-            write_json(self._run.summary, summary)
+            told = self.summary() | self.watch.verdict(self._run)
+            summary = write_summary(self._run, told)
         note_end(summary["reason"])
         return summary
 
@@ -282,6 +283,16 @@ class LearningLoop:
 
     # -- inside -----------------------------------------------------------------------------------
 
+    def _now(self) -> tuple[int, int]:
+        return self.counters.iteration, self.counters.steps
+
+    def _checked(self, weights: np.ndarray) -> np.ndarray:
+        """Weights for those that act; where the run is to stop, the last that were finite."""
+        weights = self.watch.weights(weights)
+        if self.watch.stops:
+            self.reason = self.reason or self._stop_reason()
+        return weights
+
     @property
     def seconds(self) -> float:
         """Seconds this run has trained, over all its parts."""
@@ -291,24 +302,25 @@ class LearningLoop:
         config, counters = self._config, self.counters
         if self._run is None:
             return None  # the first learner decides for all
+        if self.watch.stops:
+            return DIVERGENCE
         if self._signals.received is not None:
             return name_of(self._signals.received)
-        if config.total_steps is not None and counters.steps >= config.total_steps:
-            return "total_steps"
-        if config.n_episodes is not None and counters.episodes >= config.n_episodes:
-            return "n_episodes"
-        if config.wall_time is not None and self.seconds >= config.wall_time:
-            return "wall_time"
-        goal = config.target_reward
-        if goal is not None and self.window.full and mean(self.window.returns) >= goal:
-            return "target_reward"
-        return None
+        judged = config.target_reward is not None and self.window.full
+        reached = {
+            "total_steps": counters.steps,
+            "n_episodes": counters.episodes,
+            "wall_time": self.seconds,
+            "target_reward": mean(self.window.returns) if judged else None,
+        }
+        return first_met(config, reached)
 
     def _begin_row(self) -> None:
         """Draw up the row of this moment; what a device still computes is added when it is there."""
         with self._clock.phase("report"):
             now, counters, returns = time.monotonic(), self.counters, self.window.returns
-            span = max(now - self._last_row, 1e-9)
+            compiled = self._clock.seconds.get("compile", 0.0)  # says nothing of what is to come
+            span = max(now - self._last_row - (compiled - self._compiled), 1e-9)
             steps, updates = self._at_row
             row = {
                 "training_iteration": counters.iteration,
@@ -318,6 +330,7 @@ class LearningLoop:
                 "episode_reward_min": min(returns, default=math.nan),
                 "episode_reward_max": max(returns, default=math.nan),
                 "episode_len_mean": mean(self.window.lengths),
+                **self.window.quartiles(),
                 "updates_total": counters.updates,
                 "env_restarts": counters.restarts,
                 **{f"env_{kind}": n for kind, n in counters.failures_by_kind().items()},
@@ -327,7 +340,8 @@ class LearningLoop:
             }
             self._row = row, self._since
             self._last_row, self._at_row = now, (counters.steps, counters.updates)
-            self._since = SinceRow()
+            self._compiled = compiled
+            self._since = SinceRow(self.watch.losses)
 
     def _finish_row(self) -> None:
         """Write the row that was drawn up last, if it waits."""
@@ -338,16 +352,14 @@ class LearningLoop:
             columns = since.columns()
         assert self._metrics is not None and self._run is not None
         with self._clock.phase("report"):
-            row |= columns | self._time_split(self._clock.elapsed)
+            parts = fractions(self._clock.seconds, self._clock.elapsed)
+            row |= columns | {f"time/{name}": round(part, 4) for name, part in parts.items()}
             with writing(self._run.path):
                 self._metrics.write(row)
             self._progress.update(row)
 
-    def _time_split(self, whole: float) -> dict[str, float]:
-        parts = fractions(self._clock.seconds, whole)
-        return {f"time/{name}": round(part, 4) for name, part in parts.items()}
-
-    def _summary(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, Any]:
+        """What there is to tell of the run so far."""
         counters, ran = self.counters, time.monotonic() - self._started
         parts = self._actor_seconds / max(self._actor_seconds.sum(), 1e-9)
         actors = dict(zip(ACTOR_PHASES, np.round(parts, 4).tolist(), strict=True))
@@ -363,21 +375,16 @@ class LearningLoop:
             "updates_per_s": round((counters.updates - self._first_updates) / ran, 1),
             "best_reward_mean": counters.best_reward,
             "best_evaluation": counters.best_evaluation,
+            "rollbacks": counters.rollbacks,
             "last_reward_mean": mean(self.window.returns) if self.window.returns else None,
             "env_restarts": counters.restarts,
-            "env_failures": {
-                **counters.failures_by_kind(),
-                "environments": {
-                    env_id: {kind: n for kind, n in zip(FAILURES, counts, strict=True) if n}
-                    for env_id, counts in sorted(counters.failures.items(), key=lambda x: int(x[0]))
-                },
-            },
+            "env_failures": counters.failure_report(),
             "blocks": {"trained": counters.blocks, **self._blocks},
             "time_split": {
                 "learner": {name: round(part, 4) for name, part in learner.items()},
                 "actors": actors,
             },
-            "bound_by": bottleneck(learner, actors),
+            "bound_by": bound_by(self._situation, learner, actors),
         }
 
     def _restore(self, checkpoint: Checkpoint) -> int:
@@ -389,7 +396,3 @@ class LearningLoop:
         self._since.sums, self._since.lags = numbers["since"]
         self.agent.restore(checkpoint.arrays["agent"], numbers["agent"])
         return int(numbers["rows"])
-
-
-def _sinks(run: RunDirectory, config: LearnerConfig) -> list[Sink]:
-    return open_sinks(config.log_to, run, online=config.log_online, project=config.log_project)

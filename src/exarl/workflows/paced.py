@@ -11,6 +11,7 @@ from exarl.comm.wait import wait_for
 from exarl.types import Arrays, Block
 from exarl.workflows.base import Source, Tally
 from exarl.workflows.pacing import Pacer
+from exarl.workflows.states import Snapshot, StateBook
 
 GRANT, SEND_STATE, STOP = range(3)
 """What a learner orders an actor to do."""
@@ -22,26 +23,29 @@ class PacedSource(Source):
     A subclass says how orders go out and how blocks and answers come in.
     """
 
-    def __init__(self, ranks: Sequence[int], pacer: Pacer) -> None:
+    def __init__(self, ranks: Sequence[int], pacer: Pacer, book: StateBook) -> None:
         self._ranks = list(ranks)
         self._pacer = pacer
+        self._book = book
         self._inbox: dict[int, deque[Block]] = {rank: deque() for rank in ranks}
         self._received = dict.fromkeys(ranks, 0)
         self._record: dict[int, list[Block]] | None = None  # blocks of the snapshot under way
         self._dropped = dict.fromkeys(ranks, 0)
-        self._answers: dict[int, tuple[int, Arrays]] = {}  # rank -> blocks sent by then, state
+        self._asked = dict.fromkeys(ranks, 0)  # states asked for that have not come
+        self._sent: dict[int, int] = {}  # blocks that an actor had sent when it answered
+        self._stopping = False
 
     @abstractmethod
     def _receive_blocks(self) -> None:
         """Call ``_arrived`` for each block that has come."""
 
     @abstractmethod
-    def _receive_answers(self, order: int) -> None:
-        """Call ``_answered`` for each answer to ``order`` that has come."""
+    def _receive_answers(self) -> None:
+        """Call ``_answered`` for each answer that has come."""
 
     @abstractmethod
     def _order_all(self, order: int) -> None:
-        """Tell every actor."""
+        """Tell every actor. It answers each SEND_STATE once, in turn, and at last STOP."""
 
     def take(self, version: int) -> Block | None:
         self._receive_blocks()
@@ -56,54 +60,66 @@ class PacedSource(Source):
 
     def ask_states(self) -> None:
         self._record = {rank: list(self._inbox[rank]) for rank in self._ranks}
-        self._answers = {}
+        self._sent = {}
+        self._book.ask(self._ranks)
+        for rank in self._ranks:
+            self._asked[rank] += 1
         self._order_all(SEND_STATE)
 
-    def states(self) -> tuple[Arrays, list[Block]] | None:
+    def states(self) -> Snapshot | None:
         assert self._record is not None
-        self._receive_answers(SEND_STATE)
-        if len(self._answers) < len(self._ranks):
+        self._receive_answers()
+        if not self._book.settled():
             return None
         self._receive_blocks()
-        if any(self._received[rank] < sent for rank, (sent, _) in self._answers.items()):
+        if any(self._received[rank] < sent for rank, sent in self._sent.items()):
             return None
         under_way = []
-        for rank, (sent, _) in self._answers.items():
-            later = self._received[rank] - sent
+        for rank in self._ranks:
             recorded = self._record[rank]
+            # A silent actor's state is an older one, and all that has come of it since is kept.
+            later = self._received[rank] - self._sent.get(rank, self._received[rank])
             under_way += recorded[: len(recorded) - later]
         self._record = None
-        return self._joined(), under_way
+        return Snapshot(self._envs(), under_way, self._book.silent())
 
-    def stop(self, patience: float | None) -> tuple[Arrays, list[Block], Tally]:
+    def stop(self, patience: float | None) -> tuple[Snapshot, Tally]:
+        self._stopping = True
+        self._sent, self._record = {}, None
         self._order_all(STOP)
-        self._answers, self._record = {}, None
-        deadline = None if patience is None else time.monotonic() + patience
+        deadline = time.monotonic() + (self._book.timeout if patience is None else patience)
 
         def all_here() -> bool | None:
-            self._receive_answers(STOP)
+            self._receive_answers()
             self._receive_blocks()
-            sent = [self._received[rank] >= sent for rank, (sent, _) in self._answers.items()]
-            late = deadline is not None and time.monotonic() > deadline
+            sent = [self._received[rank] >= sent for rank, sent in self._sent.items()]
+            late = time.monotonic() > deadline
             return True if late or (len(sent) == len(self._ranks) and all(sent)) else None
 
         wait_for(all_here)
         left = [block for rank in self._ranks for block in self._inbox[rank]]
         dropped = sum(self._dropped.values())
         produced = sum(self._received.values()) + dropped
-        tally = Tally(produced, dropped=dropped, missing=len(self._ranks) - len(self._answers))
-        return self._joined(), left, tally
+        silent = [rank for rank in self._ranks if rank not in self._sent]
+        tally = Tally(produced, dropped=dropped, missing=len(silent))
+        return Snapshot(self._envs(), left, silent), tally
 
     def _arrived(self, rank: int, block: Block) -> None:
         self._inbox[rank].append(block)
         self._received[rank] += 1
         self._pacer.arrived(rank)
+        self._book.saw(block)
         if self._record is not None:
             self._record[rank].append(block)
 
-    def _answered(self, rank: int, sent: int, dropped: int, state: Arrays) -> None:
-        self._answers[rank] = (sent, state)
+    def _answered(self, rank: int, order: int, sent: int, dropped: int, state: Arrays) -> None:
         self._dropped[rank] = dropped
+        self._asked[rank] -= order == SEND_STATE
+        # Asked again, it has answered for a checkpoint that went on without it.
+        owes = order == SEND_STATE and self._asked[rank] > 0
+        self._book.told(rank, state, owes=owes)
+        if not owes and (order == STOP) == self._stopping:
+            self._sent[rank] = sent
 
-    def _joined(self) -> Arrays:
-        return {name: a for _, state in self._answers.values() for name, a in state.items()}
+    def _envs(self) -> Arrays:
+        return self._book.joined()

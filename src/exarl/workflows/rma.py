@@ -1,36 +1,43 @@
 """The one-sided workflow: actors and learners read and write each other's memory, nobody replies.
 
 Blocks wait in a pool on the actor (``distributed``) or on its learner (``central``); the newest
-weights stand on a board on learner 0, beside a few words that all share: a bitmap of actors with
+weights stand on a board on learner 0, beside a few words that all share: which actors have
 data, what each actor is acting with, and whether to stop.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import random
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from exarl.comm.codec import decode_arrays, encode_arrays
 from exarl.comm.messages import ANY
-from exarl.comm.probe import BUSY_S, one_sided_latency
+from exarl.comm.mpi import meet, on_this_machine
+from exarl.comm.probe import BUSY_S, near_and_far, one_sided_latency
 from exarl.comm.wait import wait_for
 from exarl.comm.window import WORD
+from exarl.errors import Stopped
 from exarl.types import ACTOR_PHASES, Arrays, Block
 from exarl.workflows import sync
-from exarl.workflows.async_ import AsyncConfig, TwoSidedSink, TwoSidedSource
-from exarl.workflows.asynchronous import act, begin, lead
+from exarl.workflows.async_ import AsyncConfig, TwoSidedSink, TwoSidedSource, check_actors
+from exarl.workflows.asynchronous import LaggingConfig, act, book_of, lead
 from exarl.workflows.base import ExaWorkflow, Experiment, Tally
 from exarl.workflows.pacing import feasible
 from exarl.workflows.shared import RmaConfig, Shared
+from exarl.workflows.states import Snapshot
 
 log = logging.getLogger(__name__)
 
-STATE_TAG, GOODBYE_TAG = 3, 4
+ANSWER_TAG = 3
+GOODBYE = 0
+"""Instead of the number of the checkpoint that an actor answers to: its last answer."""
 _CHECK_EVERY_S = 0.05
 
 
@@ -38,59 +45,80 @@ class Rma(ExaWorkflow):
     """Nobody waits for a reply; a full queue is the only brake."""
 
     Config = RmaConfig
+    one_sided = True
     many_learners = True
     lags = True
+
+    def __init__(self, config: Any = None) -> None:
+        super().__init__(config)
+        self._latency: float | None = None  # of a one-sided access, where it was measured
+        self._shared: Shared | None = None  # None: messages are used
+
+    def ready(self, learner: Experiment) -> None:
+        """The window is made when all have their environments, and before anyone acts or compiles:
+        it takes all ranks, and none should wait for another's first block."""
+        if learner.layout.alone:
+            return
+        meet(learner.players, partial(_obey_signals, learner))
+        if self.config.probe:
+            self._latency = _measure(learner)
+        if self._latency is None or self._latency < BUSY_S / 4:
+            self._shared = Shared(learner, self.config)
+        else:
+            check_actors(learner)
 
     def run(self, learner: Experiment) -> None:
         if learner.layout.alone:
             sync.lead(learner, sync.Alone(learner))  # one process takes turns: lag 0
+        elif self._shared is None:
+            self._by_messages(learner)
+        elif learner.role.learns:
+            if self._latency is not None:
+                microseconds = self._latency * 1e6
+                log.info("one-sided access takes %.1f us while the target computes", microseconds)
+            source = OneSidedSource(learner, self.config, self._shared)
+            lead(learner, source, self.config.bounded)
+        else:
+            act(learner, OneSidedSink(learner, self.config, self._shared), self.config)
+        if self._shared is not None and not learner.missing_actors:  # else the job is to be aborted
+            self._shared.close()
+
+    def _by_messages(self, learner: Experiment) -> None:
+        common = {f.name: getattr(self.config, f.name) for f in dataclasses.fields(LaggingConfig)}
+        config = AsyncConfig(**common)
+        if not learner.role.learns:
+            act(learner, TwoSidedSink(learner), config)
             return
-        first = begin(learner, self.config)
-        if self.config.probe and not _progresses(learner):
-            self._by_messages(learner, first)
-            return
-        shared = Shared(learner, self.config)
-        if learner.role.learns:
-            lead(learner, OneSidedSource(learner, self.config, shared), self.config.bounded)
-        else:
-            act(learner, OneSidedSink(learner, self.config, shared), first)
-        shared.close()
-
-    def _by_messages(self, learner: Experiment, first: Block | None) -> None:
-        config = AsyncConfig(self.config.max_policy_lag, self.config.average_every)
-        if learner.role.learns:
-            lead(learner, TwoSidedSource(learner, config), config.bounded)
-        else:
-            act(learner, TwoSidedSink(learner), first)
-
-
-def _progresses(learner: Experiment) -> bool:
-    """The start-up probe; learner 0 warns when one-sided access is not worth its name."""
-    layout = learner.layout
-    assert learner.channel is not None
-    ranks = [*range(layout.learners), *layout.actor_ranks()]
-    latency = one_sided_latency(learner.channel, ranks, layout.actor_rank(0))
-    works = latency < BUSY_S / 4
-    if learner.role.rank == 0:
-        if works:
-            log.info("one-sided access takes %.1f us while the target computes", latency * 1e6)
-        else:
+        if learner.role.rank == 0:
             log.warning(
                 "this MPI library finishes a one-sided access only when its target calls MPI"
                 " (%.0f ms): using messages instead",
-                latency * 1e3,
+                (self._latency or 0.0) * 1e3,
             )
-    return works
+        lead(learner, TwoSidedSource(learner, config), config.bounded)
 
 
-@dataclass(frozen=True)
-class Answer:
-    """An actor's word on itself: blocks handed over, dropped for want of room, given up; its state."""
+def _measure(learner: Experiment) -> float:
+    """The start-up probe, near and far."""
+    layout = learner.layout
+    assert learner.channel is not None
+    ranks = [*range(layout.learners), *layout.actor_ranks()]
+    here = [ranks[player] for player in on_this_machine(learner.players)]
+    return one_sided_latency(learner.channel, ranks, near_and_far(layout.actor_ranks(), here))
+
+
+def _obey_signals(learner: Experiment) -> None:
+    """On learner 0, end the job if a stop signal has come: there is nothing yet to be kept."""
+    if learner.role.rank == 0 and learner.signals.received is not None:
+        raise Stopped(learner.signals.received)
+
+
+class Answer(NamedTuple):
+    """An actor's word on itself: blocks handed over, dropped for want of room, and given up."""
 
     sent: int
     dropped: int
     abandoned: int
-    state: Arrays
 
 
 class OneSidedSink:
@@ -157,8 +185,7 @@ class OneSidedSink:
         self._window.set(0, self._shared.acting + WORD * self._actor, 0)
 
     def close(self, state: Arrays, tally: Tally) -> None:
-        self._send_state(GOODBYE_TAG, state, self._dropped, tally.dropped)
-        self._channel.flush()
+        self._send_state(GOODBYE, state, tally.dropped)
 
     def _may_begin(self) -> bool | None:
         """True: act; False: stop; None: the bound on the lag says to wait."""
@@ -166,7 +193,7 @@ class OneSidedSink:
             return False
         if (asked := self._window.get(0, Shared.ASK)) > self._asked:
             self._asked = asked
-            self._send_state(STATE_TAG, self._rollout.state())
+            self._send_state(asked, self._rollout.state())
         if not self._version and not self._shared.board.version():
             return None
         if self._config.max_policy_lag is None:
@@ -176,9 +203,10 @@ class OneSidedSink:
             return None
         return True if self._window.swap_if(0, Shared.BEGUN, begun, begun + 1) else None
 
-    def _send_state(self, tag: int, state: Arrays, dropped: int = 0, abandoned: int = 0) -> None:
-        header = np.array([self._sent, dropped, abandoned], np.int64).tobytes()
-        self._channel.post(header + encode_arrays(state), self._learner, tag)
+    def _send_state(self, asked: int, state: Arrays, abandoned: int = 0) -> None:
+        # One tag for all answers: the last one comes after all others, so none is left behind.
+        header = np.array([asked, self._sent, self._dropped, abandoned], np.int64).tobytes()
+        self._channel.post(header + encode_arrays(state), self._learner, ANSWER_TAG)
 
 
 class OneSidedSource:
@@ -190,7 +218,7 @@ class OneSidedSource:
         self._shared, self._window = shared, shared.window
         self._config = config
         self._codec, self._channel = learner.codec, learner.channel
-        self._first = rank == 0
+        self._first, self._learners = rank == 0, layout.learners
         self._own = [a for a in range(layout.actors) if layout.learner_of(a) == rank]
         self._ranks = {layout.actor_rank(actor): actor for actor in self._own}
         self._random = random.Random(f"{learner.config.seed} {rank}")
@@ -200,8 +228,10 @@ class OneSidedSource:
         self._pool_of = [layout.learner_of(a) if central else a for a in range(layout.actors)]
         self._seen = dict.fromkeys(self._pool_of, 0)  # newest number read of each pool
         self._record: list[tuple[int, int, Block]] | None = None
-        self._answers: dict[int, Answer] = {}  # by actor
-        self._got = self._redundant = self._asked = 0
+        self._book = book_of(learner, config.state_timeout)  # by rank
+        self._answers: dict[int, Answer] = {}  # by actor, to what was asked last
+        self._got = self._redundant = self._asked = self._complete = 0
+        self._stopping = False
 
     def publish(self, weights: Callable[[], np.ndarray], version: int, trained: int) -> None:
         if self._first:
@@ -233,13 +263,14 @@ class OneSidedSource:
     def ask_states(self) -> None:
         self._record, self._answers = list(self._held), {}
         self._asked += 1
+        self._book.ask(self._ranks)
         if self._first:
             self._window.set(0, Shared.ASK, self._asked)
 
-    def states(self) -> tuple[Arrays, list[Block]] | None:
+    def states(self) -> Snapshot | None:
         assert self._record is not None
-        self._receive_answers(STATE_TAG)
-        if len(self._answers) < len(self._own):
+        self._receive_answers()
+        if not self._book.settled():
             return None
         for actor in self._own:  # what was pushed before the answer is in the pools or here
             self._empty(actor)
@@ -249,17 +280,19 @@ class OneSidedSource:
             if actor not in self._answers or number <= self._answers[actor].sent
         ]
         self._record = None
-        return self._joined(), blocks
+        self._window.add(0, Shared.COLLECTED, 1)
+        return Snapshot(self._book.joined(), blocks, self._book.silent())
 
-    def stop(self, patience: float | None) -> tuple[Arrays, list[Block], Tally]:
+    def stop(self, patience: float | None) -> tuple[Snapshot, Tally]:
+        self._stopping = True
+        self._answers, self._record = {}, None
         if self._first:
             self._window.set(0, Shared.STOP, 1)
-        self._answers, self._record = {}, None
-        deadline = None if patience is None else time.monotonic() + patience
+        deadline = time.monotonic() + (self._book.timeout if patience is None else patience)
 
         def all_here() -> bool | None:
-            self._receive_answers(GOODBYE_TAG)
-            late = deadline is not None and time.monotonic() > deadline
+            self._receive_answers()
+            late = time.monotonic() > deadline
             return True if late or len(self._answers) == len(self._own) else None
 
         wait_for(all_here)
@@ -273,25 +306,21 @@ class OneSidedSource:
         dropped = lost + sum(answer.dropped + answer.abandoned for answer in answers)
         produced = sum(answer.sent + answer.abandoned for answer in answers)
         log.info("%d blocks read, %d of them again", self._got, self._redundant)
-        return (
-            self._joined(),
-            left,
-            Tally(
-                produced,
-                dropped=dropped,
-                missing=len(self._own) - len(self._answers),
-                redundant=self._redundant,
-            ),
-        )
+        silent = [rank for rank, actor in self._ranks.items() if actor not in self._answers]
+        tally = Tally(produced, dropped=dropped, missing=len(silent), redundant=self._redundant)
+        return Snapshot(self._book.joined(), left, silent), tally
 
     def _fetch(self) -> bool:
         """Take a block from an actor that has data: an own one first, then anybody's."""
         ready = self._shared.with_data()
-        if self._config.window_selection == "assigned" or self._record is not None:
+        own = [actor for actor in ready if actor in self._own]
+        if self._config.window_selection == "assigned" and (
+            own or self._config.structure == "buffer"
+        ):
             # Others are helped only where a block can be taken away: a buffer would be read twice.
-            helps = self._record is None and self._config.structure != "buffer"
-            own = [actor for actor in ready if actor in self._own]
-            ready = own if own or not helps else ready
+            ready = own
+        elif ready and not self._may_help():
+            ready = own
         if not ready:
             return False
         actor = self._random.choice(ready)
@@ -300,6 +329,15 @@ class OneSidedSource:
         if self._shared.pools[actor].filled():
             self._shared.announce(actor)
         return taken
+
+    def _may_help(self) -> bool:
+        """Whether blocks of other learners' actors may be taken: not while any learner collects a
+        snapshot, since it would lack them."""
+        if self._complete < self._asked and self._record is None:
+            collected = self._window.get(0, Shared.COLLECTED)
+            if collected == self._asked * self._learners:
+                self._complete = self._asked
+        return self._complete == self._asked
 
     def _empty(self, actor: int) -> None:
         while self._pop(actor):
@@ -317,6 +355,7 @@ class OneSidedSource:
         origin, number = item.payload[: 2 * WORD].view(np.int64).tolist()
         entry = (origin, number, self._codec.decode(item.payload[2 * WORD :]))
         self._held.append(entry)
+        self._book.saw(entry[2])
         if self._record is not None:
             self._record.append(entry)
         return True
@@ -325,12 +364,11 @@ class OneSidedSource:
         """One actor for each pool that this learner answers for."""
         return self._own if self._config.location == "distributed" else self._own[:1]
 
-    def _receive_answers(self, tag: int) -> None:
-        while (found := self._channel.poll(ANY, tag)) is not None:
+    def _receive_answers(self) -> None:
+        while (found := self._channel.poll(ANY, ANSWER_TAG)) is not None:
             rank, message = found
-            sent, dropped, abandoned = message[: 3 * WORD].view(np.int64).tolist()
-            state = decode_arrays(message[3 * WORD :])
-            self._answers[self._ranks[rank]] = Answer(sent, dropped, abandoned, state)
-
-    def _joined(self) -> Arrays:
-        return {n: a for answer in self._answers.values() for n, a in answer.state.items()}
+            asked, *counts = message[: 4 * WORD].view(np.int64).tolist()
+            current = asked == (GOODBYE if self._stopping else self._asked)
+            self._book.told(rank, decode_arrays(message[4 * WORD :]), owes=not current)
+            if current:  # else for a checkpoint that went on without it, or that the end overtook
+                self._answers[self._ranks[rank]] = Answer(*counts)

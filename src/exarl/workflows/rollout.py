@@ -42,12 +42,13 @@ class Rollout:
         Autoreset keeps the true last observation of an episode, and ``terminated`` apart from
         ``truncated``. An environment that fails is made anew if its episodes have a guard; without,
         EnvironmentFailure is raised when it returns NaN or infinity. When ``stopped``, asked between
-        steps, says so, the block is given up and None returned.
+        steps, says so, None is returned; the next call goes on with the same block.
         """
         bench, assembly, mine = self.bench, self._assembly, [self._assembly]
         bench.begin()
-        bench.observe(assembly.seen)
-        assembly.begin()
+        if not assembly.open:
+            bench.observe(assembly.seen)
+            assembly.begin()
         inference = bench.restarting = 0.0
         started = perf_counter()
         while not assembly.complete:
@@ -81,16 +82,34 @@ class Rollout:
         actions = self._assembly.actions
         return actions.tolist() if self._agent.spec.n_actions is not None else actions
 
-    def state(self) -> Arrays:
-        """The running episodes and the place in the random streams, by environment number."""
+    def state(self, unfinished: bool = False) -> Arrays:
+        """The running episodes and the place in the random streams, by environment number.
+
+        ``unfinished``: also the block that ``collect`` was stopped in. Without, its steps are lost to
+        a run that is resumed.
+        """
         episodes = self.bench.state()
-        self._assembly.forget(self.bench.changed)
-        return episodes | self._assembly.state()
+        if not unfinished:
+            self._assembly.give_up()
+        self._account_for_changes()
+        begun = self._assembly.unfinished()
+        return episodes | self._assembly.state() | begun
 
     def restore(self, arrays: Arrays) -> None:
-        """Continue the episodes that ``arrays`` knows; the other environments start afresh."""
+        """Continue the episodes that ``arrays`` knows, and the block if one was begun; the other
+        environments start afresh."""
         self.bench.restore(arrays)
-        self._assembly.restore(arrays, self.bench.changed)
+        self._assembly.reopen(arrays)
+        changed = [] if self._assembly.open else [cut.slot for cut in self.bench.changed]
+        self._assembly.restore(arrays, changed)
+        self._account_for_changes()
+
+    def _account_for_changes(self) -> None:
+        assembly, cuts = self._assembly, self.bench.changed
+        if cuts:
+            seen = np.empty_like(assembly.seen)
+            self.bench.observe(seen)
+            assembly.moved(cuts, seen)
 
     def close(self) -> None:
         self.bench.close()

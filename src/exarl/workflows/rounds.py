@@ -11,7 +11,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 from exarl.comm.messages import Messages, pack_json, unpack_json
 from exarl.comm.wait import wait_for
@@ -87,6 +86,7 @@ class Rounds:
     def __init__(self, channel: Messages | None) -> None:
         self._channel = channel if channel is not None and channel.size > 1 else None
         self._nudged = False
+        self._round = 0
 
     def wait(
         self, take: Callable[[], Block | None], should_stop: Callable[[], bool]
@@ -106,6 +106,7 @@ class Rounds:
     def decide(self, report: Report, stop: bool, interrupted: bool, checkpoint: bool) -> Decision:
         """Share this learner's report; what learner 0 decides from all of them."""
         channel = self._channel
+        self._round += 1
         if channel is None:
             return Decision(stop, interrupted, checkpoint, report)
         if channel.rank:
@@ -125,16 +126,16 @@ class Rounds:
         if channel is None:
             return ready or should_stop()
         if channel.rank == 0:
-            nudged = _drain(channel, NUDGE_TAG)
-            return ready or nudged or should_stop()
+            return self._nudges(channel) or ready or should_stop()
         if ready and not self._nudged:
             self._nudged = True
-            channel.post(b"", 0, NUDGE_TAG)
+            channel.post(pack_json(self._round), 0, NUDGE_TAG)
         return channel.poll(0, OPEN_TAG) is not None
 
-
-def _drain(channel: Messages, tag: int) -> bool:
-    found: Any = None
-    while (message := channel.poll(tag=tag)) is not None:
-        found = message
-    return found is not None
+    def _nudges(self, channel: Messages) -> bool:
+        """Whether another learner has a block for this round; one that was for a round before has
+        been trained in that, and would open an empty one."""
+        found = False
+        while (message := channel.poll(tag=NUDGE_TAG)) is not None:
+            found |= unpack_json(message[1]) == self._round
+        return found

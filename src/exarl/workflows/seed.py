@@ -22,10 +22,10 @@ from exarl.config import param
 from exarl.errors import ConfigError
 from exarl.learning.exploration import Streams
 from exarl.runs.clock import Clock
-from exarl.types import Arrays, Block, Cut, End, EnvSpec
+from exarl.types import Cut, End, EnvSpec
 from exarl.workflows import sync
 from exarl.workflows.assembly import Assembly
-from exarl.workflows.asynchronous import lead
+from exarl.workflows.asynchronous import book_of, lead
 from exarl.workflows.base import ExaWorkflow, Experiment, Tally
 from exarl.workflows.bench import Bench
 from exarl.workflows.inference import (
@@ -43,6 +43,7 @@ from exarl.workflows.inference import (
 )
 from exarl.workflows.paced import GRANT, SEND_STATE, PacedSource
 from exarl.workflows.pacing import Pacer
+from exarl.workflows.states import STATE_TIMEOUT, Snapshot
 
 _SWITCH_S = 1e-4
 """How long the learner's thread may keep the interpreter while the one for inference wants it."""
@@ -69,6 +70,7 @@ class SeedConfig:
     blocks_ahead: int = param(
         1, "blocks an actor's environments may begin before their last one has been trained", ge=0
     )
+    state_timeout: float = param(60.0, STATE_TIMEOUT, gt=0)
 
 
 class Seed(ExaWorkflow):
@@ -143,8 +145,7 @@ class Stepper:
     def _stand(self, kind: int, tail: bytes = b"") -> np.ndarray:
         """Where everything stands, and which episodes are not those that they were."""
         self._bench.observe(self._codec.row.observations)
-        cuts = [Cut(slot, 0, 0.0, 0) for slot in self._bench.changed]
-        return self._report(kind, -1, (), cuts, tail)
+        return self._report(kind, -1, (), self._bench.changed, tail)
 
     def _report(
         self, kind: int, slot: int, ends: Sequence[End], cuts: Sequence[Cut], tail: bytes = b""
@@ -174,9 +175,8 @@ class InferenceSource(PacedSource):
             )
         layout, settings, agent = learner.layout, learner.config, learner.agent
         ranks = layout.actor_ranks()
-        super().__init__(
-            ranks, Pacer(ranks, max_lag=config.max_policy_lag, ahead=config.blocks_ahead)
-        )
+        pacer = Pacer(ranks, max_lag=config.max_policy_lag, ahead=config.blocks_ahead)
+        super().__init__(ranks, pacer, book_of(learner, config.state_timeout))
         width, every = settings.envs_per_actor, settings.envs_per_actor * layout.actors
         rows = max(width, min(config.inference_batch or every, every))
         always = config.inference == "device"
@@ -218,11 +218,11 @@ class InferenceSource(PacedSource):
         for rank in self._pacer.grants(version):
             self._thread.orders.append((GRANT, rank))
 
-    def stop(self, patience: float | None) -> tuple[Arrays, list[Block], Tally]:
-        found = super().stop(patience)
-        if not found[2].missing:
+    def stop(self, patience: float | None) -> tuple[Snapshot, Tally]:
+        last, tally = super().stop(patience)
+        if not tally.missing:
             self._thread.join()  # from here on the learner may call MPI again
-        return found
+        return last, tally
 
     def _receive_blocks(self) -> None:
         if self._thread.error is not None:
@@ -230,9 +230,9 @@ class InferenceSource(PacedSource):
         while self._thread.blocks:
             self._arrived(*self._thread.blocks.popleft())
 
-    def _receive_answers(self, order: int) -> None:
-        while self._thread.answers[order]:
-            self._answered(*self._thread.answers[order].popleft())
+    def _receive_answers(self) -> None:
+        while self._thread.answers:
+            self._answered(*self._thread.answers.popleft())
 
     def _order_all(self, order: int) -> None:
         self._thread.orders.append((order, -1))

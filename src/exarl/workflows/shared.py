@@ -47,18 +47,18 @@ class RmaConfig(LaggingConfig):
 class Shared:
     """The window of a run and what stands where in it.
 
-    On learner 0: a stop word, a word that asks for states, the counts of blocks begun and trained,
-    the bitmap of actors with data, the version each actor acts with; then the board. Pools stand
-    behind that, on learners or on actors.
+    On learner 0: a stop word, a word that asks for states, the counts of blocks begun and trained and
+    of snapshots that learners have collected, a word for each actor with data, the version each
+    actor acts with; then the board. Pools stand behind that, on learners or on actors.
     """
 
-    STOP, ASK, BEGUN, TRAINED, FIXED = 0, WORD, 2 * WORD, 3 * WORD, 4 * WORD
+    STOP, ASK, BEGUN, TRAINED, COLLECTED, FIXED = range(0, 6 * WORD, WORD)
 
     def __init__(self, learner: Experiment, config: RmaConfig) -> None:
         layout, settings = learner.layout, learner.config
         self.actors = layout.actors
-        self.bitmap = self.FIXED
-        self.acting = self.bitmap + WORD * -(-self.actors // 64)
+        self.ready = self.FIXED
+        self.acting = self.ready + WORD * self.actors
         length = len(learner.agent.get_weights())
         slot = 2 * WORD + learner.codec.max_bytes(settings.block_steps, settings.envs_per_actor)
         central = config.location == "central"
@@ -87,16 +87,15 @@ class Shared:
 
     def announce(self, actor: int) -> None:
         """This actor has data."""
-        self.window.mask(0, self.bitmap + WORD * (actor // 64), 1 << actor % 64, on=True)
+        self.window.set(0, self.ready + WORD * actor, 1)
 
     def claim(self, actor: int) -> None:
-        """Clear the actor's bit; done before looking into its pool, so that no push is missed."""
-        self.window.mask(0, self.bitmap + WORD * (actor // 64), 1 << actor % 64, on=False)
+        """Clear the actor's word; done before looking into its pool, so that no push is missed."""
+        self.window.set(0, self.ready + WORD * actor, 0)
 
     def with_data(self) -> list[int]:
-        """The actors whose bit is set."""
-        words = self.window.words(0, self.bitmap, -(-self.actors // 64)).view(np.uint8)
-        return np.flatnonzero(np.unpackbits(words, bitorder="little")[: self.actors]).tolist()
+        """The actors whose word is set."""
+        return np.flatnonzero(self.window.words(0, self.ready, self.actors)).tolist()
 
     def close(self) -> None:
         self.window.free()

@@ -145,11 +145,10 @@ def test_every_block_is_trained_once_whoever_dies(seed: int) -> None:
             source.ask_states()
         crew.work(rng.choice(list(crew.actors)))
         if asked is not None and (found := source.states()) is not None:
-            states, under_way = found
             # What a resumed run gets: each actor's state, and just those of its blocks before that
             # state which had not been trained when the snapshot began.
-            before = Counter(stamp_of(b) // 10_000 for b in under_way)
-            for name, sent in states.items():
+            before = Counter(stamp_of(b) // 10_000 for b in found.pending)
+            for name, sent in found.envs.items():
                 if name.endswith("/sent"):
                     number = int(name.partition("/")[0])
                     done = sum(stamp // 10_000 == number for stamp in trained[:asked])
@@ -179,9 +178,9 @@ def finish(crew: CrewInMemory, source: HiredSource) -> tuple[list[Block], Any]:
         read()
 
     source._receive_blocks = working  # type: ignore[method-assign]
-    _, left, tally = source.stop(5.0)
+    last, tally = source.stop(5.0)
     assert not tally.missing
-    return left, tally
+    return last.pending, tally
 
 
 def test_an_actor_that_joins_late_is_asked_at_once() -> None:

@@ -391,3 +391,22 @@ def test_the_summary_is_what_close_returns(tmp_path: Path) -> None:
     assert summary["time_split"]["actors"]["env"] == 0.75
     assert summary["time_split"]["actors"]["inference"] == 0.25
     assert sum(summary["time_split"]["learner"].values()) == pytest.approx(1, abs=0.01)
+
+
+def test_a_rate_leaves_compiling_out(tmp_path: Path) -> None:
+    parts = Loop(tmp_path)
+    parts.loop._last_row -= 100
+    parts.loop._clock.add("compile", 99.0)
+    parts.loop.absorb(block_of())
+    rate = parts.shown.rows[-1]["steps_per_s"]
+    assert 9 < rate < 10.1  # ten steps in a second
+    parts.loop._last_row -= 100
+    parts.loop.absorb(block_of())
+    assert parts.shown.rows[-1]["steps_per_s"] < 0.2
+
+
+def test_rows_tell_the_quartiles_of_returns(tmp_path: Path) -> None:
+    parts = Loop(tmp_path, reward_window=9)
+    parts.loop.absorb(block_of([9, 1, 8, 2, 7, 3, 6, 4, 5]))
+    row = parts.shown.rows[-1]
+    assert (row["episode_reward_q25"], row["episode_reward_q75"]) == (3, 7)

@@ -18,10 +18,11 @@ from exarl.runs.directory import RunDirectory
 from exarl.runs.metrics import read_rows
 from exarl.runs.signals import StopSignals
 from exarl.runs.trace import Tracer
-from exarl.types import Arrays, Block
+from exarl.types import Block
 from exarl.workflows.asynchronous import LaggingConfig, lead
 from exarl.workflows.base import Tally
 from exarl.workflows.learner import LearningLoop
+from exarl.workflows.states import Snapshot
 
 SPEC = discrete_spec()
 
@@ -76,8 +77,8 @@ class Queue:
         self._left -= 1
         return random_block(SPEC, 0, steps=5, p_end=0)
 
-    def stop(self, patience: float | None) -> tuple[Arrays, list[Block], Tally]:
-        return {}, [], Tally()
+    def stop(self, patience: float | None) -> tuple[Snapshot, Tally]:
+        return Snapshot({}, []), Tally()
 
 
 def play(path: Path, blocks: int, config: LaggingConfig) -> tuple[list[str], list[Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
@@ -253,7 +253,7 @@ def test_an_environment_that_breaks_its_contract_is_named(way: str) -> None:
         collect(rollout)
 
 
-def test_a_block_can_be_given_up_between_steps() -> None:
+def test_a_block_can_be_interrupted_between_steps() -> None:
     rollout, asked = counting([0, 1]), []
 
     def stopped() -> bool:
@@ -263,6 +263,60 @@ def test_a_block_can_be_given_up_between_steps() -> None:
     assert rollout.collect(0, stopped) is None
     assert len(asked) == 5
     assert rollout.collect(0, lambda: False) is not None
+
+
+def after(steps: int) -> Callable[[], bool]:
+    """Says stop when it is asked before step ``steps`` of a block, counted from 0."""
+    asked = iter(range(steps + 1))
+    return lambda: next(asked) == steps
+
+
+@pytest.mark.parametrize("steps", [0, 1, 4, 9])
+@pytest.mark.parametrize("make", [counters, lambda i: KeptDrift()])
+def test_a_block_that_was_begun_is_finished_after_a_resume(make: Any, steps: int) -> None:
+    """To the bit, as if it had never been interrupted: random numbers and running episodes too."""
+    agent = make_agent(adapter_of(make(0)).spec) if make is not counters else None
+    whole, part, other = (counting([3, 4], make=make, agent=agent) for _ in range(3))
+    for rollout in (whole, part):
+        collect(rollout)
+    assert part.collect(1, after(steps)) is None
+    other.restore(through_storage(part.state(unfinished=True))[0])
+    for version in (1, 2):
+        assert_same_block(collect(other, version), collect(whole, version))
+    assert_same_arrays(other.state(unfinished=True), whole.state())
+
+
+def test_it_is_finished_in_this_process_as_well() -> None:
+    whole, part = counting([0, 1]), counting([0, 1])
+    for steps in (3, 2, 0):
+        assert part.collect(0, after(steps)) is None
+    assert_same_block(collect(part), collect(whole))
+
+
+def test_only_where_it_is_asked_for_is_a_begun_block_in_the_state() -> None:
+    part, other = counting([0, 1]), counting([0, 1])
+    assert part.collect(0, after(4)) is None
+    state = part.state()
+    assert not [name for name in state if "begun" in name]
+    other.restore(through_storage(state)[0])
+    assert collect(other).observations[0, :, 2].tolist() == [0, 0]  # two episodes are over
+
+
+def test_an_episode_that_cannot_be_continued_ends_within_its_block() -> None:
+    """The step before becomes its last, truncated; the rest of the block is of a new episode."""
+    agent = make_agent(adapter_of(Fickle()).spec)
+    part, other = (
+        counting([7], make=lambda i: Fickle(np.inf), limit=None, agent=agent) for _ in "ab"
+    )
+    assert part.collect(0, after(6)) is None
+    stored, _ = through_storage(part.state(unfinished=True))
+    other.restore(stored)
+    block = collect(other)
+    assert np.flatnonzero(block.truncated[:, 0]).tolist() == [5]
+    assert block.episode_lengths.tolist() == [6]
+    assert block.restarts == 1
+    np.testing.assert_array_equal(block.observations[:6], stored["7/begun/observations"][:6, None])
+    np.testing.assert_array_equal(block.final_observations, stored["7/begun/observations"][6:])
 
 
 def test_every_step_is_a_sign_of_life() -> None:
