@@ -7,7 +7,7 @@ import dataclasses
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -36,7 +36,7 @@ from exarl.envs import describe_env, make_env
 from exarl.envs.base import described
 from exarl.envs.context import make_context
 from exarl.envs.episode import Episode
-from exarl.envs.guard import Guard
+from exarl.envs.guard import Guard, close_quietly
 from exarl.envs.isolation import Limits, isolate
 from exarl.envs.registration import asks_for
 from exarl.envs.spaces import SpaceAdapter, adapt
@@ -49,19 +49,26 @@ from exarl.runs.directory import (
     new_run_directory,
     read_json,
     write_json,
+    writing,
 )
 from exarl.runs.manifest import make_manifest
 from exarl.runs.sinks import check_sinks
+from exarl.runs.state import FAILED, ended_as
 from exarl.runs.trace import merge
+from exarl.runs.trust import check_run, sealed_again, sealed_run
 from exarl.types import Arrays, EnvSpec
 from exarl.workflows.base import ExaWorkflow
 from exarl.workflows.evaluation import Evaluator
+from exarl.workflows.stops import first_met
 
 WHERE = ("run_dir", "output_dir")
 LOGGED = ("log_level", "log_to", "log_online", "log_project")
-OBSERVED = (*LOGGED, "profile", "watchdog", "checkpoint_interval", "keep_checkpoints")
+KEPT = ("checkpoint_interval", "keep_checkpoints", "on_divergence")
+OBSERVED = (*LOGGED, *KEPT, "profile", "watchdog")
 GUARDED = ("env_failure", "env_isolation", "step_timeout", "reset_timeout", "max_env_failures")
 MAY_CHANGE = (*STOPS, *OBSERVED, *GUARDED, *WHERE, "learner_procs")
+UNSEALED = tuple(key for key in MAY_CHANGE if key not in ("log_to", "log_online", "log_project"))
+"""What may change in a run's ``config.json`` without it being another's: it runs nothing."""
 
 
 @dataclass(frozen=True)
@@ -108,9 +115,18 @@ def configure(
     return load(lookup, explicit, config=expand(config) if config else None)
 
 
-def configure_again(run: RunDirectory, flags: Sequence[str] = ()) -> Configuration:
-    """The configuration of a stored run, with a few words of a command line on top."""
-    stored = stored_source(read_json(run.config), str(run.config))
+def configure_again(
+    run: RunDirectory, flags: Sequence[str] = (), trust: bool = False
+) -> Configuration:
+    """The configuration of a stored run, with a few words of a command line on top.
+
+    ConfigError, before anything is imported, where the run names what is outside of EXARL and this
+    user has neither written it nor now says ``trust``.
+    """
+    data = read_json(run.config)
+    stored = stored_source(data, str(run.config))
+    if not trust:
+        check_run(run.path, data, UNSEALED)
     given = Source(parse_flags(flags), "command line", text=True)
     for key in given.values:
         if key.removeprefix("learner.") in WHERE:
@@ -138,6 +154,8 @@ def finished_by(run: RunDirectory, configuration: Configuration) -> str | None:
     config = configuration.learner
     try:
         summary = read_json(run.summary)
+        if ended_as(summary["reason"]) == FAILED:
+            return None  # perhaps on its last metres
         reached = {
             "total_steps": summary["timesteps_total"],
             "n_episodes": summary["episodes_total"],
@@ -145,26 +163,28 @@ def finished_by(run: RunDirectory, configuration: Configuration) -> str | None:
         }
         if summary["episodes_total"] >= config.reward_window:
             reached["target_reward"] = summary["last_reward_mean"]
-        stops = {name: getattr(config, name) for name in reached}
-        met = [name for name, stop in stops.items() if stop is not None and reached[name] >= stop]
+        return first_met(config, reached)
     except (ConfigError, KeyError, TypeError):
-        return None  # not at its end, or nobody knows
-    return met[0] if met else None
+        return None  # it has not ended, or its summary cannot be read
 
 
 def remember_changes(run: RunDirectory, configuration: Configuration) -> None:
-    """Store in ``config.json`` what a continued run changed, so that the next part knows it too."""
-    stored = read_json(run.config)
+    """Store in ``config.json`` what a continued run changed, so that the next part knows it too, and
+    that it is this user's run from here on."""
+    stored, now = read_json(run.config), json.loads(json.dumps(configuration.to_json()))
     changed = {
-        key: configuration.values["learner"][key]
+        key: now["learner"][key]
         for key in MAY_CHANGE
-        if key not in WHERE and stored["learner"].get(key) != configuration.values["learner"][key]
+        if key not in WHERE and stored["learner"].get(key) != now["learner"][key]
     }
     if changed:
         stored["learner"] |= changed
         origins = {f"learner.{key}": configuration.origins[f"learner.{key}"] for key in changed}
         stored["origins"] = {**stored.get("origins", {}), **origins}
-        write_json(run.config, stored)
+    ours = sealed_again(run.path, stored, now, UNSEALED)
+    if changed or ours != stored:
+        with writing(run.path):
+            write_json(run.config, ours)
 
 
 def build_env(
@@ -198,17 +218,32 @@ def build_episode(
     agent_class = registry.agents.load(learner.agent)
     env, limit = build_env(configuration, comm, home, **options)
     limit = learner.n_steps or limit
-    adapter = adapt(
+    fit = partial(
+        adapt,
         learner.env,
         env.observation_space,
         env.action_space,
-        action_kind=agent_class.action_kind,
         nactions=configuration.values["agent"].get("nactions", 5),
         max_episode_steps=limit,
         frames=learner.frame_stack,
     )
+    try:
+        adapter = fit(action_kind=agent_class.action_kind)
+    except ConfigError as error:
+        close_quietly(env)
+        raise ConfigError(f"{error}{agents_that_fit(fit)}") from error
     spec = dataclasses.replace(adapter.spec, about=described(env))
     return env, dataclasses.replace(adapter, spec=spec), limit
+
+
+def agents_that_fit(fit: Callable[..., SpaceAdapter]) -> str:
+    """The agents for which ``fit(action_kind=...)`` succeeds, for the end of a message; or nothing."""
+    ids = []
+    for id in registry.agents.ids():
+        with contextlib.suppress(ConfigError):
+            fit(action_kind=registry.agents.load(id).action_kind)
+            ids.append(id)
+    return f"; agents that fit: {', '.join(ids)}" if ids else ""
 
 
 def build_guard(
@@ -340,7 +375,8 @@ def create_run(
     facts: dict[str, Any] = {"mpi": mpi, "environment": {"id": learner.env, **about}}
     if spec is not None:
         facts["spec"] = spec.to_json()
-    run.create(configuration.to_json(), make_manifest(layout, learner.seed, **facts))
+    config = sealed_run(run.path, configuration.to_json(), UNSEALED)
+    run.create(config, make_manifest(layout, learner.seed, **facts))
     return run
 
 

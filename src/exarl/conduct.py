@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import math
 import os
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +16,16 @@ from exarl.comm.cluster import Cluster, Needs, Remote, cause, gone, resources, w
 from exarl.comm.layout import Layout
 from exarl.components import build_workflow
 from exarl.config import Configuration
-from exarl.errors import ConfigError, ExarlError
+from exarl.errors import ConfigError, ExarlError, Stopped
 from exarl.hosts import LearnerHost, Orders
 from exarl.member import RunResult, shown
 from exarl.runs.directory import RunDirectory
+from exarl.runs.ending import write_failure
+from exarl.runs.lock import RunLock
 from exarl.runs.progress import Progress, make_progress
+from exarl.runs.scratch import sign, sweep
 from exarl.runs.signals import StopSignals
+from exarl.workflows.divergence import rolls_back
 
 POLL_S = 0.2
 
@@ -38,33 +44,50 @@ def conduct(
     plain = json.dumps(configuration.to_json())
     orders = Orders(plain, layout, str(run.path.absolute()), str(Path.cwd()))
     with contextlib.ExitStack() as stack:
+        lock = stack.enter_context(RunLock(run))
+        stack.push(partial(_record, run, lock.part))
         nowhere = stack.enter_context(open(os.devnull, "w"))
         progress = shown(configuration.learner) if show else make_progress("", {}, nowhere)
         stack.callback(progress.close)
         # Where Ray writes at length what is told here in a line.
         stack.enter_context(contextlib.redirect_stdout(nowhere))
-        stack.enter_context(Cluster(config.address, cpus))
-        signals = stack.enter_context(StopSignals())  # after Ray has set its own
+        signals = stack.enter_context(StopSignals())
+        sweep(Path("/tmp"))
+        cluster = stack.enter_context(Cluster(config.address, cpus))
+        if cluster.folder is not None:
+            sign(cluster.folder)
         gpus = config.learner_gpus
         if gpus is None:
             gpus = float(resources().get("GPU", 0) >= layout.learners)
         needs = Needs(config.learner_cpus, gpus)
-        for left in reversed(range(config.learner_restarts + 1)):
+        left = config.learner_restarts
+        while True:
             hosts = [
                 Remote(LearnerHost, needs, orders, rank, needs, actors)
                 for rank in range(layout.learners)
             ]
             try:
                 found = attend(hosts, progress, signals)
-                return RunResult(run.path, found["reason"], found["summary"])
-            except Lost as error:
-                if not left or not run.exists():
+                again = rolls_back(configuration.learner, found["summary"], orders.rollbacks)
+                if not again or signals.received is not None:
+                    return RunResult(run.path, found["reason"], found["summary"])
+                orders = dataclasses.replace(orders, rollbacks=orders.rollbacks + 1)
+            except ExarlError as error:
+                if signals.received is not None and not run.exists():
+                    raise Stopped(signals.received) from error
+                if not isinstance(error, Lost) or not left or not run.exists():
                     raise
+                left -= 1
                 progress.note(f"{error}; continuing from the last checkpoint")
             finally:
                 for host in hosts:
                     host.kill()
-    raise AssertionError("unreachable")
+
+
+def _record(run: RunDirectory, part: str, _: Any, error: BaseException | None, *__: Any) -> None:
+    """Leave the cause of an end that learners did not write down."""
+    if error is not None:
+        write_failure(run, error, part=part)
 
 
 class Lost(ExarlError):

@@ -56,6 +56,7 @@ class Orders:
     layout: Layout
     run: str
     folder: str  # where the user works; files are named from there
+    rollbacks: int = 0
 
     def member(self, rank: int) -> Member:
         """This process as the rank of that number."""
@@ -64,6 +65,7 @@ class Orders:
         stored = stored_source(json.loads(self.configuration), "the run's configuration")
         member = Member(resolve(lookup, [stored]), self.layout, rank)
         member.run_directory = RunDirectory(Path(self.run))
+        member.rollbacks = self.rollbacks
         member.begin()
         return member
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
+import re
 import shutil
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,11 +17,14 @@ from typing import Any
 import numpy as np
 
 from exarl.errors import CheckpointError
+from exarl.runs.directory import RunDirectory, read_regular, reason
 from exarl.types import Arrays
 
 log = logging.getLogger(__name__)
 
 _STATE = "state.json"
+_NAME = re.compile("[0-9]+")
+_DAMAGE = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 
 @dataclass(frozen=True)
@@ -33,7 +39,7 @@ def save_checkpoint(folder: Path, step: int, checkpoint: Checkpoint, keep: int) 
     """Write ``folder/<step>`` atomically and remove all but the newest ``keep``."""
     from safetensors.numpy import save
 
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(exist_ok=True)  # not its parents: a run that was deleted is not made again
     target = folder / f"{step:012d}"
     for left_over in folder.glob(".*.tmp"):  # of a writer that was killed
         shutil.rmtree(left_over, ignore_errors=True)
@@ -58,7 +64,7 @@ def list_checkpoints(folder: Path) -> list[Path]:
     """The checkpoints in ``folder``, newest first; nothing half-written is among them."""
     if not folder.is_dir():
         return []
-    found = [path for path in folder.iterdir() if path.is_dir() and path.name.isdigit()]
+    found = [path for path in folder.iterdir() if _NAME.fullmatch(path.name) and path.is_dir()]
     return sorted(found, key=lambda path: int(path.name), reverse=True)
 
 
@@ -68,23 +74,48 @@ def load_checkpoint(path: Path) -> Checkpoint:
     from safetensors.numpy import load
 
     try:
-        numbers = json.loads((path / _STATE).read_text(encoding="utf-8"))
+        numbers = json.loads(read_regular(path / _STATE).decode("utf-8"))
         arrays = {}
         for stem, (size, checksum) in numbers.pop("files").items():
-            payload = (path / f"{stem}.safetensors").read_bytes()
+            payload = read_regular(path / f"{stem}.safetensors")
             if len(payload) != size or zlib.crc32(payload) != checksum:
                 raise CheckpointError(f"checkpoint {path} is damaged: {stem}.safetensors")
             arrays[stem] = load(payload)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError) as error:
+    except _DAMAGE as error:
+        raise CheckpointError(f"checkpoint {path} is damaged: {reason(error)}") from error
+    except SafetensorError as error:
         raise CheckpointError(f"checkpoint {path} is damaged: {error}") from error
     return Checkpoint(arrays, numbers)
 
 
+def not_finite(checkpoint: Checkpoint) -> str | None:
+    """The first of the agents' weights, and of what they learn with, that is not finite."""
+    for stem, arrays in checkpoint.arrays.items():
+        for name, array in arrays.items():
+            kept = stem.startswith("agent") and name.startswith(("weights", "learned/"))
+            if kept and array.dtype.kind == "f" and not np.isfinite(array).all():
+                return name
+    return None
+
+
+@contextlib.contextmanager
+def fitting(run: RunDirectory | None) -> Iterator[None]:
+    """Turn a failure to use what a checkpoint holds into one line; the log has the traceback."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        told = f"{type(error).__name__}: {error}"
+        where = f"{run.checkpoints}: " if run else ""
+        raise CheckpointError(f"{where}the checkpoint does not fit this run: {told}") from error
+
+
 def find_newest(folder: Path) -> Path | None:
-    """The newest checkpoint that is whole; damaged ones are named and passed over."""
+    """The newest checkpoint that is whole and finite; others are named and passed over."""
     for path in list_checkpoints(folder):
         try:
-            load_checkpoint(path)
+            name = not_finite(load_checkpoint(path))
+            if name is not None:
+                raise CheckpointError(f"checkpoint {path} has diverged: {name} is not finite")
         except CheckpointError as error:
             log.warning("%s; trying the one before", error)
         else:

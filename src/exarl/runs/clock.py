@@ -71,15 +71,14 @@ def fractions(seconds: Mapping[str, float], whole: float) -> dict[str, float]:
     return parts | {"other": max(0.0, 1 - sum(parts.values()))}
 
 
-def bottleneck(learner: Mapping[str, float], actors: Mapping[str, float]) -> str:
-    """What bounds a run, in one line, from the parts of time of its learner and its actors."""
-    return bound(learner, actors)[1]
-
-
-def bound(learner: Mapping[str, float], actors: Mapping[str, float]) -> tuple[str, str]:
+def bound(
+    learner: Mapping[str, float], actors: Mapping[str, float], compared: bool = True
+) -> tuple[str, str]:
     """What bounds a run once it is under way: one of ``BOUNDS``, and one line for the reader.
 
-    The learner's start and its compiling, for which actors wait as well, are left out of it.
+    Given are the parts of time of its learner and its actors; ``compared``: whether there are several
+    actors, of which some may be slower than others. The learner's start and its compiling, for which
+    actors wait as well, are left out of it.
     """
     began = sum(learner.get(name, 0.0) for name in BEGINNING)
     if began > 0.7:
@@ -87,7 +86,7 @@ def bound(learner: Mapping[str, float], actors: Mapping[str, float]) -> tuple[st
     own = {n: part / (1 - began) for n, part in learner.items() if n not in BEGINNING}
     idle = max(0.0, actors.get("wait", 0.0) + actors.get("send", 0.0) - began) / (1 - began)
     learning, env, inference = (own.get(name, 0.0) for name in ("learn", "env", "inference"))
-    waiting = own.get("wait", 0.0)
+    waiting, send = own.get("wait", 0.0), actors.get("send", 0.0)
     if (restarting := actors.get("restart", 0.0)) > 0.3:
         return "failures", (
             f"environments that fail: actors spend {restarting:.0%} of their time restarting them;"
@@ -95,39 +94,29 @@ def bound(learner: Mapping[str, float], actors: Mapping[str, float]) -> tuple[st
         )
     if (device := own.get("device")) is not None:
         if device < 0.5:
-            return "host", (
-                f"the host: the device works {device:.0%} of the time; raise n_envs or block_steps"
-            )
+            return "host", f"the host: the device works {device:.0%} of the time"
         return "device", f"the device ({device:.0%} of the time)"
-    send = actors.get("send", 0.0)
     if send > max(actors.get("env", 0.0), actors.get("wait", 0.0), 0.3) and waiting > 0.3:
         return "messages", (
-            f"messages: actors spend {send:.0%} of their time on them, and the learner waits;"
-            " give each actor more environments (envs_per_actor)"
+            f"messages: actors spend {send:.0%} of their time on them, and the learner waits"
         )
     if (both := idle + waiting - 1) > 0.2:  # the learner waits as well: then it is for other actors
+        if not compared:
+            return "messages", f"messages: learner and actors both wait {both:.0%} of the time"
         return "uneven", (
-            f"the slowest environments: the other actors wait {both:.0%} of their time for them;"
-            " async and rma wait for nobody"
+            f"the slowest environments: the other actors wait {both:.0%} of their time for them"
         )
     if idle > 0.3:
-        return "learning", (
-            f"the learner: actors wait {idle:.0%} of their time for it;"
-            " lower updates_per_step, or add learners (learner_procs)"
-        )
+        return "learning", f"the learner: actors wait {idle:.0%} of their time for it"
     if waiting > 0.3 or "env" not in own:
-        waits = f"the learner waits {waiting:.0%} of its time; add actors"
+        waits = f"the learner waits {waiting:.0%} of its time"
         if actors.get("env", 0.0) >= actors.get("inference", 0.0):
             return "environment", f"the environments: {waits}"
         return "inference", f"inference: {waits}"
     if max(learning, env, inference) < 0.1:
         return "start", "starting up: the run was too short to tell"
     if learning > max(env, inference):
-        return "learning", (
-            f"learning ({learning:.0%} of the time); more ranks would act meanwhile (--procs 2)"
-        )
+        return "learning", f"learning ({learning:.0%} of the time)"
     if inference > env:
-        return "inference", (
-            f"inference ({inference:.0%} of the time); let environments share it (envs_per_actor)"
-        )
-    return "environment", f"the environment ({env:.0%} of the time); add actors (--procs N)"
+        return "inference", f"inference ({inference:.0%} of the time)"
+    return "environment", f"the environment ({env:.0%} of the time)"

@@ -15,29 +15,44 @@ if TYPE_CHECKING:
 
 _POINTS = 1200  # one a pixel column: more would cost time and show nothing
 _LARGEST = 1e100  # beyond it the arithmetic of axes overflows; NaN and infinities fall with it
-_SHORT_TITLE = 50  # characters that fit beside the legend
-_BLUE, _ORANGE, _GREEN = "#1f5fa8", "#c8641e", "#2e8b57"
+_SHORT_TITLE = 50  # characters that fit beside a legend of three names
+_NAME = 26  # characters of a title that another name takes the place of
+_BLUE, _ORANGE, _GREEN, _PURPLE = "#1f5fa8", "#c8641e", "#2e8b57", "#8b3fa8"
 _INK, _GREY, _GRID = "#333333", "#8a8a8a", "#e3e3e3"
+_BANDS = {
+    "quartiles": ("episode_reward_q25", "episode_reward_q75"),
+    "min .. max": ("episode_reward_min", "episode_reward_max"),  # all that older runs tell
+}
+_LEFT, _RIGHT = ("loss", "critic_loss"), ("epsilon", "policy_loss")
+"""What the second panel shows on its sides: of each the first that there is."""
+_DRAWN = ("episode_reward_mean", *(name for band in _BANDS.values() for name in band),
+          *_LEFT, *_RIGHT)  # fmt: skip
+
+Curve = tuple[np.ndarray, np.ndarray]
 
 
 def draw_curve(
-    rows: Sequence[Mapping[str, Any]], path: Path, title: str, target: float | None = None
+    rows: Sequence[Mapping[str, Any]],
+    path: Path,
+    title: str,
+    target: float | None = None,
+    evaluations: Sequence[Mapping[str, Any]] = (),
 ) -> bool:
-    """Draw mean reward over steps, with the range of rewards as a band, as a PNG at ``path``.
+    """Draw mean reward over steps, with the middle half of the episodes as a band, as a PNG.
 
-    Rows are those of ``progress.csv``; keys may be missing, values None, NaN or text. A second
-    panel shows loss and epsilon where there are any. Returns False, and writes nothing, when no row
-    holds both a number of steps and a finite reward. The file is written aside and renamed.
+    Rows are those of ``progress.csv`` and ``evaluations.csv``; keys may be missing, values None, NaN or
+    text. A second panel shows losses and epsilon where there are any. Returns False, and writes
+    nothing, when no row holds both a number of steps and a finite reward. The file is written aside
+    and renamed.
     """
-    names = ("episode_reward_mean", "episode_reward_min", "episode_reward_max", "loss", "epsilon")
     steps = column(rows, "timesteps_total")
-    columns = {name: column(rows, name) for name in names}
+    columns = {name: column(rows, name) for name in _DRAWN}
     if not (np.isfinite(steps) & np.isfinite(columns["episode_reward_mean"])).any():
         return False
-    # A log scale has no place for a loss of 0 or less.
-    columns["loss"] = np.where(columns["loss"] > 1 / _LARGEST, columns["loss"], np.nan)
     steps, columns = thin(steps, columns, _POINTS)
-    _save(_figure(steps, columns, title, target), path)
+    greedy = {"evaluation": column(evaluations, "reward_mean")}
+    played = thin(column(evaluations, "timesteps_total"), greedy, _POINTS)
+    _save(_figure(steps, columns, title, target, (played[0], played[1]["evaluation"])), path)
     return True
 
 
@@ -83,21 +98,25 @@ def thin(
 
 
 def _figure(
-    steps: np.ndarray, columns: Mapping[str, np.ndarray], title: str, target: float | None
+    steps: np.ndarray,
+    columns: Mapping[str, np.ndarray],
+    title: str,
+    target: float | None,
+    evaluations: Curve,
 ) -> Figure:
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
     from matplotlib.ticker import EngFormatter
 
-    two = any(np.isfinite(columns[name]).any() for name in ("loss", "epsilon"))
+    two = _first(columns, _LEFT) or _first(columns, _RIGHT)
     layout = ConstrainedLayoutEngine(w_pad=0.2, h_pad=0.15)
     figure = Figure(figsize=(12, 7.5), dpi=100, facecolor="white", layout=layout)
     ratios = {"height_ratios": [3.2, 1]} if two else {}
     axes = figure.subplots(2 if two else 1, 1, sharex=True, squeeze=False, gridspec_kw=ratios)[:, 0]
     for panel in axes:
         _plain(panel)
+    _draw_rewards(axes[0], steps, columns, target, evaluations)
     _draw_title(axes[0], title)
-    _draw_rewards(axes[0], steps, columns, target)
     if two:
         _draw_learning(axes[1], steps, columns)
     axes[-1].set_xlabel("environment steps", fontsize=13, color=_INK)
@@ -108,7 +127,8 @@ def _figure(
 
 def _draw_title(axes: Axes, title: str) -> None:
     """The title beside the legend, or above it where it is long."""
-    short = len(title) <= _SHORT_TITLE
+    names = len(axes.get_legend_handles_labels()[1])
+    short = len(title) <= _SHORT_TITLE - _NAME * max(0, names - 3)
     text = title if len(title) <= 2 * _SHORT_TITLE else title[: 2 * _SHORT_TITLE - 1] + "…"
     axes.set_title(
         text,
@@ -122,14 +142,20 @@ def _draw_title(axes: Axes, title: str) -> None:
 
 
 def _draw_rewards(
-    axes: Axes, steps: np.ndarray, columns: Mapping[str, np.ndarray], target: float | None
+    axes: Axes,
+    steps: np.ndarray,
+    columns: Mapping[str, np.ndarray],
+    target: float | None,
+    evaluations: Curve,
 ) -> None:
-    low, high = columns["episode_reward_min"], columns["episode_reward_max"]
-    if np.isfinite(low + high).any():
-        axes.fill_between(
-            steps, low, high, color=_BLUE, alpha=0.13, linewidth=0, label="min .. max"
-        )
+    for label, ends in _BANDS.items():
+        low, high = (columns[name] for name in ends)
+        if np.isfinite(low + high).any():
+            axes.fill_between(steps, low, high, color=_BLUE, alpha=0.15, linewidth=0, label=label)
+            break
     _line(axes, steps, columns["episode_reward_mean"], _BLUE, label="mean", width=2.2)
+    if np.isfinite(evaluations[1]).any():
+        _line(axes, *evaluations, _PURPLE, label="evaluation", width=1.8)
     if target is not None and np.isfinite(target):
         axes.axhline(
             target, color=_GREEN, linewidth=1.6, linestyle=(0, (6, 4)), label=f"target {target:g}"
@@ -143,7 +169,7 @@ def _draw_rewards(
         [labels[i] for i in order],
         loc="lower right",
         bbox_to_anchor=(1.0, 1.0),
-        ncols=3,
+        ncols=4,
         fontsize=12,
         frameon=False,
         labelcolor=_INK,
@@ -152,21 +178,29 @@ def _draw_rewards(
 
 
 def _draw_learning(axes: Axes, steps: np.ndarray, columns: Mapping[str, np.ndarray]) -> None:
-    """Loss on the left (log scale) and epsilon on the right, each where it has values."""
-    panels = {"loss": axes, "epsilon": axes}
-    has_loss, has_epsilon = (bool(np.isfinite(columns[name]).any()) for name in panels)
-    if has_loss and has_epsilon:
-        panels["epsilon"] = axes.twinx()
-        _plain(panels["epsilon"])
-        panels["epsilon"].grid(False)
-    if has_loss:
-        _line(axes, steps, columns["loss"], _ORANGE, label="loss", width=1.4)
-        _log_scale(axes)
-        axes.set_ylabel("loss", fontsize=13, color=_ORANGE)
-    if has_epsilon:
-        _line(panels["epsilon"], steps, columns["epsilon"], _GREY, label="epsilon", width=1.4)
-        panels["epsilon"].set_ylabel("epsilon", fontsize=13, color=_GREY)
-        panels["epsilon"].set_ylim(bottom=0)
+    """The loss on the left and epsilon on the right; of actor and critic their losses."""
+    left, right = _first(columns, _LEFT), _first(columns, _RIGHT)
+    sides = [(axes, left, _ORANGE)] if left else []
+    if right:
+        other = axes
+        if left:
+            other = axes.twinx()
+            _plain(other)
+            other.grid(False)
+        sides.append((other, right, _GREY))
+    for side, name, color in sides:
+        values = columns[name]
+        _line(side, steps, values, color, label=name, width=1.4)
+        side.set_ylabel(name.replace("_", " "), fontsize=13, color=color)
+        if name == "epsilon":
+            side.set_ylim(bottom=0)
+        elif np.nanmin(values) > 1 / _LARGEST:  # a log scale has no place for 0 or less
+            _log_scale(side)
+
+
+def _first(columns: Mapping[str, np.ndarray], names: Sequence[str]) -> str | None:
+    """The first of these columns that has a value."""
+    return next((name for name in names if np.isfinite(columns[name]).any()), None)
 
 
 def _log_scale(axes: Axes) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import secrets
+import shutil
+import stat
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -29,7 +32,12 @@ _FILES = {
     "population": "population.csv",
     "curve": "learning_curve.png",
     "trace": "trace.json",
+    "lock": "lock.json",
 }
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""What a disk answers that has no room left, at least for this user or this file."""
+_WAITING_S = 600.0  # a process that waits for a run writes its card again more often than that
 
 
 @dataclass(frozen=True)
@@ -85,6 +93,14 @@ def expand(path: str | os.PathLike[str]) -> Path:
         raise ConfigError(f"cannot find the home folder of {path}") from error
 
 
+def absolute(path: str | os.PathLike[str] = ".") -> Path:
+    """``path`` from the root, so that it still holds when an environment changes the working folder."""
+    try:
+        return expand(path).absolute()
+    except FileNotFoundError as error:
+        raise ConfigError("the working folder is gone; change to one that exists") from error
+
+
 def check_place(folder: Path) -> None:
     """ConfigError when ``folder`` could not be made or written to; nothing is touched."""
     try:
@@ -109,8 +125,8 @@ def made_folder(folder: Path, *files: Path) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        with contextlib.suppress(OSError):
-            for place in fresh:
+        for place in fresh:
+            with contextlib.suppress(OSError):
                 if place in files and place.exists() and not place.stat().st_size:
                     place.unlink()
                 elif place not in files:
@@ -151,23 +167,52 @@ def open_run(path: str | os.PathLike[str]) -> RunDirectory:
     return run
 
 
+def sweep_left_over(run: RunDirectory) -> None:
+    """Remove what processes that were killed had begun to write; only for the holder of the run."""
+    for folder in (run.path, run.logs, run.checkpoints, run.best):
+        for path in folder.glob(".*.tmp"):
+            with contextlib.suppress(OSError):
+                waits = path.name.startswith(f".{run.lock.name}.")  # a process, for the run
+                if waits and time.time() - path.stat().st_mtime < _WAITING_S:
+                    continue
+                if path.is_dir() and not path.is_symlink():
+                    shutil.rmtree(path, ignore_errors=True)
+                else:
+                    path.unlink()
+
+
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
     """Turn a failure to write below ``path`` into one line that says so."""
     try:
         yield
     except OSError as error:
-        raise StorageError(
-            f"cannot write to {path}: {reason(error)}; make room, then: exarl resume {path}"
-        ) from error
+        advice = f"; make room, then: exarl resume {path}" if error.errno in FULL else ""
+        place = error.filename if isinstance(error.filename, str) else path
+        raise StorageError(f"cannot write to {place}: {reason(error)}{advice}") from error
+
+
+def open_regular(path: Path, flags: int = os.O_RDONLY) -> int:
+    """A descriptor of a regular file; OSError for anything else, where opening could wait for ever."""
+    handle = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(None, "it is not a regular file", str(path))
+    return handle
+
+
+def read_regular(path: Path) -> bytes:
+    """All of a regular file; OSError as ``open_regular`` raises it."""
+    with open(open_regular(path), "rb") as file:
+        return file.read()
 
 
 def read_json(path: Path) -> Any:
     """A JSON file of a run; ConfigError in one line when it cannot be read."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(read_regular(path).decode("utf-8"))
     except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+        raise ConfigError(f"cannot read {path}: {reason(error)}") from error
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path} is damaged: {error}") from error
 
@@ -175,9 +220,14 @@ def read_json(path: Path) -> Any:
 def write_json(path: Path, data: Any) -> None:
     """Write aside, sync, rename: the file is whole or absent, never half."""
     aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with aside.open("w", encoding="utf-8") as file:
-        json.dump(data, file, indent=2)
-        file.write("\n")
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(aside, path)
+    try:
+        with aside.open("w", encoding="utf-8") as file:
+            json.dump(data, file, indent=2)
+            file.write("\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(aside, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            aside.unlink()
+        raise

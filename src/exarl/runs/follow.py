@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from exarl.errors import ConfigError
-from exarl.runs.directory import RunDirectory, read_json
+from exarl.runs.directory import RunDirectory, open_regular
 from exarl.runs.panel import finite
+from exarl.runs.state import RUNNING, UNKNOWN, State, state_of
 
 _TAIL_BYTES = 1 << 16
 _SETTLED_S = 60.0  # a summary older than the rows' file is believed after so long without a row
@@ -24,15 +24,20 @@ _SETTLED_S = 60.0  # a summary older than the rows' file is believed after so lo
 
 @dataclass(frozen=True)
 class Look:
-    """A run at one moment: its newest whole row, how old its rows' file is, and how it ended."""
+    """A run at one moment: its newest whole row, how old its rows' file is, and how it stands."""
 
     row: Mapping[str, Any]
     age_s: float
-    summary: Mapping[str, Any]  # empty while the run goes on
+    state: State
+
+    @property
+    def summary(self) -> Mapping[str, Any]:
+        """Empty while the run goes on, and where it wrote none."""
+        return self.state.summary or {}
 
     @property
     def ended(self) -> bool:
-        return bool(self.summary)
+        return self.state.name not in (RUNNING, UNKNOWN)
 
     @property
     def patience_s(self) -> float:
@@ -48,7 +53,7 @@ def look(run: RunDirectory) -> Look:
     touched = _touched(run.result) or _touched(run.config) or time.time()
     # Of two machines' clocks one may be ahead: nothing is younger than now.
     age = max(0.0, time.time() - touched)
-    return Look(row, age, _final_summary(run, row, touched, age))
+    return Look(row, age, _believed(run, state_of(run), row, touched, age))
 
 
 def last_row(path: Path) -> dict[str, Any]:
@@ -56,7 +61,7 @@ def last_row(path: Path) -> dict[str, Any]:
     size = _TAIL_BYTES
     while True:
         try:
-            with path.open("rb") as file:
+            with open(open_regular(path), "rb") as file:
                 whole = file.seek(0, os.SEEK_END)
                 file.seek(max(0, whole - size))
                 lines = file.read().split(b"\n")[:-1]  # the last part is a line being written
@@ -76,22 +81,17 @@ def last_row(path: Path) -> dict[str, Any]:
         size *= 8
 
 
-def _final_summary(
-    run: RunDirectory, row: Mapping[str, Any], touched: float, age: float
-) -> dict[str, Any]:
-    """The summary of a run that is at its end; empty for that of an earlier part of it."""
+def _believed(
+    run: RunDirectory, state: State, row: Mapping[str, Any], touched: float, age: float
+) -> State:
+    """The state but for a summary that names no part: one of an earlier version of EXARL, or one made
+    by hand, tells nothing of a part that began after it."""
     written = _touched(run.summary)
-    if written is None:
-        return {}
-    try:
-        summary = read_json(run.summary)
-    except ConfigError:
-        return {}
-    if not isinstance(summary, dict):
-        return {}
-    reached, seen = (finite(each, "training_iteration") or 0 for each in (summary, row))
+    if state.summary is None or "part" in state.summary or written is None:
+        return state
+    reached, seen = (finite(each, "training_iteration") or 0 for each in (state.summary, row))
     continued = seen > reached or (touched > written and age < _SETTLED_S)
-    return {} if continued else summary
+    return State(UNKNOWN) if continued else state
 
 
 def _touched(path: Path) -> float | None:

@@ -1,4 +1,4 @@
-"""Logging: a file for each rank, warnings also on the terminal of the first."""
+"""Logging: a file for each rank; warnings of the first, and of all environments, on the terminal."""
 
 from __future__ import annotations
 
@@ -32,10 +32,11 @@ class RankLog:
         self._handlers: list[logging.Handler] = []
         if path is not None:
             self._add(_File(path, encoding="utf-8"), _FORMAT)
-        if terminal:
-            handler = logging.StreamHandler(sys.stderr)
-            handler.setLevel(logging.WARNING)
-            self._add(handler, "%(levelname)s: %(message)s")
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setLevel(logging.WARNING)
+        if not terminal:
+            handler.addFilter(logging.Filter("exarl.envs"))  # each rank has environments of its own
+        self._add(handler, "%(levelname)s: %(message)s")
 
     def failed(self, error: BaseException) -> None:
         """Leave the traceback in the file; the terminal hears of it elsewhere."""

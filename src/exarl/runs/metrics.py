@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import io
 import json
+import logging
 import math
 import os
 import time
@@ -12,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-from exarl.runs.directory import RunDirectory
+from exarl.runs.directory import RunDirectory, open_regular, writing
 from exarl.runs.events import EventWriter
 from exarl.runs.sinks import Sink
 from exarl.types import FAILURES
@@ -33,12 +35,17 @@ COLUMNS = (
     "time_total_s",
     "steps_per_s",
     "updates_per_s",
+    "episode_reward_q25",
+    "episode_reward_q75",
 )
 """What every row holds; an agent's own metrics follow."""
 
 _EVENTS_EVERY_S = 1.0
 _FLUSH_EVERY_S = 1.0
 _DENSE_ROWS = 1000
+_LONGEST_HEADER = 1 << 16
+
+log = logging.getLogger(__name__)
 
 
 def is_timing(column: str) -> bool:
@@ -70,20 +77,27 @@ class MetricsLog:
     ) -> None:
         self.rows = kept
         # A run begun by another version goes on with the columns it has.
-        self._columns = (_header(run.progress) if kept else []) or [*COLUMNS, *agent_metrics]
-        self._csv = _open_keeping(run.progress, kept + 1 if kept else 0)
+        found = _header(run.progress) if kept else []
+        self._columns = found or [*COLUMNS, *agent_metrics]
+        with writing(run.path):
+            self._csv = _open_keeping(run.progress, kept + 1 if found else 0)
+            self._jsonl = _open_keeping(run.result, kept)
         self._writer = csv.writer(self._csv, lineterminator="\n")
-        if not kept:
+        if not found:
             self._writer.writerow(self._columns)
-        self._jsonl = _open_keeping(run.result, kept)
-        self._sinks: list[Sink] = [EventWriter(run.events), *sinks]
+        if kept and not found:
+            log.warning("%s is damaged; its rows are taken from %s", run.progress, run.result.name)
+            for row in read_rows(run.result):
+                self._write_cells(row)
+        with writing(run.path):
+            self._sinks: list[Sink] = [EventWriter(run.events), *sinks]
         self._evaluations = run.evaluations
         self._flushed = self._drawn = time.monotonic()
         self._pending: Mapping[str, Any] | None = None
 
     def write(self, row: Mapping[str, Any]) -> None:
         self.rows += 1
-        self._writer.writerow([_cell(row.get(column)) for column in self._columns])
+        self._write_cells(row)
         self._jsonl.write(json.dumps({k: _finite(v) for k, v in row.items()}) + "\n")
         self._pending = row
         now = time.monotonic()
@@ -133,6 +147,9 @@ class MetricsLog:
             with contextlib.suppress(OSError):
                 close()
 
+    def _write_cells(self, row: Mapping[str, Any]) -> None:
+        self._writer.writerow([_cell(row.get(column)) for column in self._columns])
+
     def _write_events(self) -> None:
         row, self._pending = self._pending, None
         if row is not None:
@@ -148,10 +165,25 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
         with path.open(encoding="utf-8", errors="replace") as file:
             for line in file:
                 try:
-                    rows.append(json.loads(line))
+                    row = json.loads(line)
                 except (ValueError, RecursionError):
                     break  # the last line of a run that was killed while writing it
+                if not isinstance(row, dict):
+                    break
+                rows.append(row)
     return rows
+
+
+def read_table(path: Path) -> list[dict[str, float]]:
+    """The rows of a CSV file of numbers; none where there is no file."""
+    try:
+        with path.open(encoding="utf-8", errors="replace", newline="") as file:
+            return [
+                {key: _number(value) for key, value in row.items() if key is not None}
+                for row in csv.DictReader(file)
+            ]
+    except (OSError, csv.Error):
+        return []
 
 
 def mean(values: Iterable[float]) -> float:
@@ -162,21 +194,21 @@ def mean(values: Iterable[float]) -> float:
 
 def _open_keeping(path: Path, lines: int) -> TextIO:
     """Open for appending after the first ``lines`` lines; the rest, of a lost future, is cut off."""
-    if not lines or not path.is_file():
-        return path.open("w", encoding="utf-8", newline="")
-    file = path.open("r+", encoding="utf-8", newline="")
+    file = open(open_regular(path, os.O_RDWR | os.O_CREAT), "r+b")
     for _ in range(lines):
         file.readline()
-    file.seek(file.tell())
-    file.truncate()
-    return file
+    file.truncate(file.tell())
+    return io.TextIOWrapper(file, encoding="utf-8", newline="")
 
 
 def _header(path: Path) -> list[str]:
-    if not path.is_file():
+    """The columns of a table that a run has begun; none where it is damaged, or not there."""
+    try:
+        with open(open_regular(path), "rb") as file:
+            names = next(csv.reader([file.readline(_LONGEST_HEADER).decode()]), [])
+    except (OSError, ValueError, csv.Error):
         return []
-    with path.open(encoding="utf-8", newline="") as file:
-        return next(csv.reader(file), [])
+    return names if set(COLUMNS[:2]) <= set(names) else []
 
 
 def _cell(value: Any) -> Any:
@@ -185,3 +217,10 @@ def _cell(value: Any) -> Any:
 
 def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _number(text: Any) -> float:
+    try:
+        return float(text)
+    except (TypeError, ValueError):
+        return math.nan

@@ -40,10 +40,11 @@ def fraction_done(row: Row, stops: Stops) -> float | None:
 def eta_seconds(row: Row, stops: Stops) -> float | None:
     """Seconds until the first criterion is met, or None where nothing is known of it.
 
-    Steps are taken to come at the row's ``steps_per_s``, episodes at their mean rate so far.
+    Steps are taken to come at the row's ``steps_per_s``, which knows nothing of compiling, and episodes
+    to be as long as so far.
     """
     elapsed = finite(row, "time_total_s")
-    rate = finite(row, "steps_per_s")
+    rate, steps = finite(row, "steps_per_s"), finite(row, "timesteps_total")
     times = []
     for name, fraction in _fractions(row, stops).items():
         limit = float(stops[name] or 0)
@@ -53,6 +54,8 @@ def eta_seconds(row: Row, stops: Stops) -> float | None:
             times.append(limit * (1 - fraction))
         elif name == "total_steps" and rate is not None and rate > 0:
             times.append(limit * (1 - fraction) / rate)
+        elif name == "n_episodes" and rate is not None and rate > 0 and fraction > 0 and steps:
+            times.append(steps * (1 - fraction) / fraction / rate)
         elif elapsed is not None and elapsed > 0 and fraction > 0:
             times.append(elapsed * (1 - fraction) / fraction)
     return min(filter(math.isfinite, times), default=None)
@@ -66,7 +69,7 @@ def plain_line(row: Row, stops: Stops, *, last: bool = False) -> str:
         ("reward {}", _reward_with_range(row)),
         ("{} steps/s", _shown(row, "steps_per_s", _rate)),
         ("{} updates/s", _shown(row, "updates_per_s", _rate)),
-        ("loss {}", _shown(row, "loss", _small)),
+        *((f"{name} {{}}", value) for name, value in _losses(row)),
         ("lag {}", _shown(row, "policy_lag_mean", _small, zero=False)),
         ("{} env restarts", _shown(row, "env_restarts", _count, zero=False)),
     ]
@@ -136,7 +139,7 @@ def _fields(row: Row, stops: Stops) -> list[tuple[str, str]]:
         ("updates", show("updates_total", _count)),
         ("updates/s", show("updates_per_s", _rate)),
         ("elapsed", show("time_total_s", _clock, "wall_time")),
-        ("loss", show("loss", _small)),
+        *(_losses(row) or [("loss", "-")]),
     ]
     if _shown(row, "epsilon", _small):
         fields.append(("epsilon", show("epsilon", _small)))
@@ -146,6 +149,13 @@ def _fields(row: Row, stops: Stops) -> list[tuple[str, str]]:
     if finite(row, "env_restarts"):
         fields.append(("env restarts", show("env_restarts", _count)))
     return fields
+
+
+def _losses(row: Row) -> list[tuple[str, str]]:
+    """The losses that a row tells: one, or those of critic and policy."""
+    names = ("loss",) if finite(row, "loss") is not None else ("critic_loss", "policy_loss")
+    told = [(name.replace("_", " "), _shown(row, name, _small)) for name in names]
+    return [(name, value) for name, value in told if value is not None]
 
 
 def _field_lines(fields: Sequence[tuple[str, str]], width: int) -> list[Line]:

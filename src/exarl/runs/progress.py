@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Protocol, TextIO
 
 from exarl.runs.panel import Row, Stops, panel, plain_line
+from exarl.runs.terminal import columns, launcher_terminal
 
 _REDRAW_SECONDS = 0.25
 _WIDEST = 100  # columns of the live panel
@@ -39,16 +40,21 @@ def make_progress(
     live: bool | None = None,
     interval: float = 10.0,
 ) -> Progress:
-    """Progress on ``stream``: ``live`` as a panel (default: on a terminal), else as lines.
+    """Progress on ``stream``: ``live`` as a panel (default: on a terminal, also on that of the MPI
+    launcher which shows it), else as lines.
 
     ``stops`` are the limits of ``total_steps``, ``n_episodes``, ``wall_time`` (seconds) and
     ``target_reward`` that are set. Lines come at most every ``interval`` seconds. The live panel
     hides the cursor and redirects ``sys.stdout`` to above itself until ``close``.
     """
+    device = None
     if live is None:
         live = is_terminal(stream)
+        if not live and _draws_panels(stream):
+            device = launcher_terminal(stream)
+            live = device is not None
     if live:
-        return _LiveProgress(title, stops, stream)
+        return _LiveProgress(title, stops, stream, device)
     return _PlainProgress(title, stops, stream, interval)
 
 
@@ -97,9 +103,12 @@ class _PlainProgress:
 
 
 class _LiveProgress:
-    """A panel at the bottom of the terminal, redrawn by ``update`` itself; no thread."""
+    """A panel at the bottom of the terminal, redrawn by ``update`` itself; no thread.
 
-    def __init__(self, title: str, stops: Stops, stream: TextIO) -> None:
+    ``device`` is the terminal that shows the stream, where the stream itself is none.
+    """
+
+    def __init__(self, title: str, stops: Stops, stream: TextIO, device: str | None = None) -> None:
         from rich.console import Console
         from rich.live import Live
 
@@ -107,7 +116,12 @@ class _LiveProgress:
             def on_broken_pipe(self) -> None:
                 self.quiet = True  # rich would end the process
 
+            def show_cursor(self, show: bool = True) -> bool:
+                # A rank that is killed with its job could not give the cursor back.
+                return device is None and bool(super().show_cursor(show))
+
         self._title = title
+        self._device = device
         self._stops = dict(stops)
         self._row: Row = {}
         self._busy = ""
@@ -147,6 +161,8 @@ class _LiveProgress:
         if self._live is None:
             return
         try:
+            if self._device is not None and (found := columns(self._device)) is not None:
+                self._live.console.width = found
             width = min(self._live.console.width, _WIDEST)
             drawn = panel(self._title, self._row, self._stops, width, self._busy, last=last)
             self._live.start()  # does nothing from the second time on
@@ -169,5 +185,10 @@ def is_terminal(stream: TextIO | None) -> bool:
         drawable = stream is not None and stream.isatty()
     except (AttributeError, OSError, ValueError):
         return False
+    return drawable and _draws_panels(stream)
+
+
+def _draws_panels(stream: TextIO | None) -> bool:
+    """Whether a panel's characters can be written and shown."""
     encoding = str(getattr(stream, "encoding", "") or "").lower()
-    return drawable and encoding.startswith("utf") and os.environ.get("TERM") != "dumb"
+    return encoding.startswith("utf") and os.environ.get("TERM") != "dumb"

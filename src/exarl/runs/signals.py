@@ -1,4 +1,5 @@
-"""Being told to stop: Ctrl-C, SIGTERM (a scheduler's notice), SIGUSR1 (a notice asked for)."""
+"""Being told to stop: Ctrl-C, SIGTERM (a scheduler's notice), SIGUSR1 (a notice asked for), SIGHUP (the
+terminal is gone)."""
 
 from __future__ import annotations
 
@@ -8,9 +9,11 @@ import time
 from types import FrameType
 from typing import Any
 
+from exarl.runs.notes import noted_stop
+
 ECHO_S = 0.1
 """Seconds within which a signal that comes twice was sent once."""
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
 
 
 class StopSignals:
@@ -27,7 +30,7 @@ class StopSignals:
     def __enter__(self) -> StopSignals:
         # Python delivers signals to the main thread; elsewhere the host program decides.
         if threading.current_thread() is threading.main_thread():
-            self._before = {s: signal.signal(s, self._note) for s in STOP_SIGNALS}
+            self._before = {s: signal.signal(s, self._note) for s in heard()}
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -37,9 +40,16 @@ class StopSignals:
     def _note(self, signum: int, _: FrameType | None) -> None:
         now = time.monotonic()
         if self.received is None:
-            self.received, self._at = signum, now
+            self._at = now
+            self.received = noted_stop(signum) if signum == signal.SIGUSR1 else signum
         elif now - self._at > ECHO_S:
             raise KeyboardInterrupt
+
+
+def heard() -> list[signal.Signals]:
+    """The stop signals that are to be heard; under ``nohup`` the run outlives the terminal."""
+    nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    return [number for number in STOP_SIGNALS if number != signal.SIGHUP or not nohup]
 
 
 def name_of(signum: int) -> str:

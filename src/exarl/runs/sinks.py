@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from exarl.errors import ConfigError
+from exarl.errors import ConfigError, install
 from exarl.runs.directory import RunDirectory, read_json, write_json
 
 log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ def check_sinks(names: Sequence[str], online: bool = False) -> None:
     for name in names:
         found = importlib.util.find_spec(name)
         if found is None or found.origin is None:  # a folder of that name is no package
-            raise ConfigError(f"log_to {name} needs the extra 'exarl[{name}]'")
+            raise ConfigError(f"log_to {name} needs its package: {install(name)}")
     if online and "mlflow" in names and not os.environ.get("MLFLOW_TRACKING_URI"):
         raise ConfigError("log_online needs MLFLOW_TRACKING_URI, the address of MLflow's server")
 
@@ -116,7 +116,7 @@ class _Wandb:
             project=project,
             id=id,
             name=run.path.resolve().name,
-            config=read_json(run.config),
+            config=_stored_config(run),
             resume="allow" if online else None,
             settings=wandb.Settings(
                 mode="online" if online else "offline", console="off", silent=True
@@ -157,7 +157,7 @@ class _Mlflow:
             experiment = found.experiment_id if found else self._client.create_experiment(project)
             made = self._client.create_run(experiment, run_name=run.path.resolve().name)
             known = made.info.run_id
-            parameters = [Param(key, value[:500]) for key, value in _flat(read_json(run.config))]
+            parameters = [Param(key, value[:500]) for key, value in _flat(_stored_config(run))]
             for first in range(0, len(parameters), 100):  # as many as MLflow takes at once
                 self._client.log_batch(known, params=parameters[first : first + 100])
             _store_id(run, "mlflow", known)
@@ -172,6 +172,11 @@ class _Mlflow:
 
     def close(self) -> None:
         self._client.set_terminated(self._id)
+
+
+def _stored_config(run: RunDirectory) -> dict[str, Any]:
+    """The run's ``config.json``, without what is of no use elsewhere."""
+    return {name: part for name, part in read_json(run.config).items() if name != "seal"}
 
 
 def _flat(config: Mapping[str, Any]) -> list[tuple[str, str]]:

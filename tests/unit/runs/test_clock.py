@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from exarl.runs.clock import BOUNDS, bottleneck, bound
+from exarl.runs.clock import BOUNDS, bound
 
 Parts = dict[str, float]
 
 
 def test_restarts_are_named_when_they_take_the_time() -> None:
     actors = {"env": 0.3, "inference": 0.1, "restart": 0.6}
-    assert "fail" in bottleneck({"wait": 0.9}, actors)
-    assert "60%" in bottleneck({"env": 0.3, "learn": 0.1}, actors)
-    assert "fail" not in bottleneck({"wait": 0.9}, {**actors, "restart": 0.1})
+    assert "fail" in bound({"wait": 0.9}, actors)[1]
+    assert "60%" in bound({"env": 0.3, "learn": 0.1}, actors)[1]
+    assert "fail" not in bound({"wait": 0.9}, {**actors, "restart": 0.1})[1]
 
 
 @pytest.mark.parametrize(
@@ -48,11 +48,16 @@ def test_each_bound_is_told_from_the_split(kind: str, part: str, learner: Any, a
     assert found == kind
     assert found in BOUNDS
     assert part in words
-    assert bottleneck(learner, actors) == words
 
 
 def test_messages_are_named_when_both_sides_wait_for_them() -> None:
     actors = {"env": 0.1, "inference": 0.1, "send": 0.6, "wait": 0.2}
-    assert "envs_per_actor" in bottleneck({"wait": 0.9}, actors)
-    assert "the learner" in bottleneck({"learn": 0.9}, actors), "its queue is full"
-    assert "the learner" in bottleneck({"wait": 0.5, "learn": 0.5}, {"env": 0.4, "wait": 0.6})
+    assert bound({"wait": 0.9}, actors)[0] == "messages"
+    assert bound({"learn": 0.9}, actors)[0] == "learning", "its queue is full"
+    assert bound({"wait": 0.5, "learn": 0.5}, {"env": 0.4, "wait": 0.6})[0] == "learning"
+
+
+def test_one_actor_alone_is_not_the_slowest_of_several() -> None:
+    split = {"learn": 0.1, "wait": 0.9}, {"env": 0.5, "wait": 0.5}
+    assert bound(*split, compared=True)[0] == "uneven"
+    assert bound(*split, compared=False)[0] == "messages"

@@ -71,9 +71,38 @@ def test_what_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     assert rewards.get_title(loc="left") == TITLE
 
 
+def test_evaluations_and_quartiles_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = make_rows(50, episode_reward_q25=3.0, episode_reward_q75=9.0)
+    played = [{"timesteps_total": step, "reward_mean": step / 10} for step in (1000, 2000)]
+    figure = figure_of(rows, monkeypatch, target=475.0, evaluations=played)
+    rewards = figure.axes[0]
+    names = [text.get_text() for text in rewards.get_legend().get_texts()]
+    assert names == ["mean", "quartiles", "evaluation", "target 475"]
+    _, greedy, _ = rewards.get_lines()
+    np.testing.assert_array_equal(greedy.get_ydata(), [100.0, 200.0])
+    low, high = rewards.collections[0].get_datalim(rewards.transData).intervaly
+    assert (low, high) == (3.0, 9.0)
+    title, legend = (p.get_window_extent() for p in (rewards._left_title, rewards.get_legend()))
+    assert not title.overlaps(legend)
+
+
+def test_negative_losses_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [{**row, "loss": 2.0 - i} for i, row in enumerate(make_rows(9, epsilon=None))]
+    loss = figure_of(rows, monkeypatch).axes[1]
+    assert loss.get_yscale() == "linear"
+    np.testing.assert_array_equal(loss.get_lines()[0].get_ydata(), 2.0 - np.arange(9))
+
+
+def test_actor_and_critic_have_a_side_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = make_rows(9, loss=None, epsilon=None, critic_loss=0.1, policy_loss=-2.0)
+    _, left, right = figure_of(rows, monkeypatch).axes
+    assert (left.get_ylabel(), left.get_yscale()) == ("critic loss", "log")
+    assert (right.get_ylabel(), right.get_yscale()) == ("policy loss", "linear")
+
+
 def test_panels_depend_on_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(figure_of(make_rows(9, loss=None, epsilon=None), monkeypatch).axes) == 1
-    assert len(figure_of(make_rows(9, loss=-1.0, epsilon=None), monkeypatch).axes) == 1
+    assert len(figure_of(make_rows(9, loss=-1.0, epsilon=None), monkeypatch).axes) == 2
     assert len(figure_of(make_rows(9, epsilon=None), monkeypatch).axes) == 2
     assert len(figure_of(make_rows(9, loss=math.nan), monkeypatch).axes) == 2
     without_band = figure_of(make_rows(9, episode_reward_min=None), monkeypatch)

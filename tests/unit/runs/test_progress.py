@@ -112,6 +112,30 @@ def screen(output: str, columns: int) -> list[str]:
 # --- arithmetic
 
 
+def test_losses_of_actor_and_critic_are_shown() -> None:
+    row = {**ROW, "critic_loss": 0.5, "policy_loss": -3.0}
+    del row["loss"]
+    assert "critic loss 0.5  |  policy loss -3" in plain_line(row, STOPS)
+    assert "critic loss 0.5  |  ETA" in plain_line({**row, "policy_loss": math.nan}, STOPS)
+    out = io.StringIO()
+    shown = make_progress(TITLE, STOPS, out, live=True)
+    shown.update(row)
+    shown.close()
+    assert re.search(r"critic loss +0\.5", re.sub(r"\x1b\[[0-9;]*m", "", out.getvalue()))
+
+
+def test_episodes_to_come_are_as_long_as_those_before_and_nothing_is_compiled() -> None:
+    row = {
+        "timesteps_total": 1000,
+        "episodes_total": 10,
+        "steps_per_s": 50.0,
+        "time_total_s": 900.0,
+    }
+    assert eta_seconds(row, {"n_episodes": 30}) == pytest.approx(2000 / 50)
+    del row["steps_per_s"]
+    assert eta_seconds(row, {"n_episodes": 30}) == pytest.approx(1800)
+
+
 @pytest.mark.parametrize(
     ("row", "stops", "fraction", "eta"),
     [
