@@ -7,15 +7,33 @@ plug in through entry points (groups ``exarl.agents``, ``exarl.workflows``, ``ex
 
 from __future__ import annotations
 
+import contextlib
 import importlib
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import EntryPoint as Installed
 from importlib.metadata import entry_points
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from exarl.errors import ConfigError, did_you_mean
 
 EntryPoint = str | Callable[..., Any]
+MAX_LISTED = 20
+"""Ids of a module that a message names."""
+
+
+def import_named(module: str) -> ModuleType:
+    """Import a module that the user has named and that may lie in the folder they work in.
+
+    That folder joins the import path here and not before, and as its last entry: a file in it takes
+    the place of no other module, and none of its files is imported in a run that names none.
+    """
+    with contextlib.suppress(FileNotFoundError):  # the folder is gone
+        if (here := str(Path.cwd())) not in sys.path:
+            sys.path.append(here)
+    return importlib.import_module(module)
 
 
 class Registry:
@@ -53,9 +71,9 @@ class Registry:
 
     def load(self, id: str) -> Any:
         """The factory behind ``id``; ConfigError with the nearest id when there is none."""
-        id = self._import(id)
+        module, id = self._import(id)
         if id not in self:
-            raise ConfigError(self._unknown(id))
+            raise ConfigError(self._unknown(id, module))
         entry = self._entries[id]
         if not isinstance(entry, str):
             return entry
@@ -64,16 +82,16 @@ class Registry:
         except (ImportError, AttributeError) as error:
             raise ConfigError(f"{self.kind} '{id}' cannot be imported: {error}") from error
 
-    def _import(self, id: str) -> str:
-        """``module:id`` imports the module, which registers what it has; the bare id."""
+    def _import(self, id: str) -> tuple[str, str]:
+        """``module:id`` imports the module, which registers what it has; the two apart."""
         module, colon, name = id.partition(":")
         if not colon or id in self:
-            return id
+            return "", id
         try:
-            importlib.import_module(module)
+            import_named(module)
         except (ImportError, ValueError, TypeError) as error:
             raise ConfigError(f"{self.kind} '{id}' cannot be imported: {error}") from error
-        return name
+        return module, name
 
     def planned(self, id: str) -> bool:
         """Whether ``id`` is promised but not there."""
@@ -86,8 +104,11 @@ class Registry:
         for point in entry_points(group=f"exarl.{self.kind}s"):
             self._entries.setdefault(point.name, point.value)
 
-    def _unknown(self, id: str) -> str:
+    def _unknown(self, id: str, module: str = "") -> str:
         known = self.ids()
+        if module:
+            own = [id for id in known if comes_from(module, self._entries[id])]
+            return f"unknown {self.kind} '{id}': {what_registers(module, self.kind, own)}"
         if id in self._planned:
             return (
                 f"{self.kind} '{id}' is planned but not in this version of EXARL"
@@ -95,6 +116,18 @@ class Registry:
             )
         hint = did_you_mean(id, known) or f" (available: {', '.join(known)})"
         return f"unknown {self.kind} '{id}'{hint}"
+
+
+def comes_from(module: str, entry: Any) -> bool:
+    """Whether an entry point, a function or "module:name", belongs to ``module`` or is in it."""
+    home = entry.partition(":")[0] if isinstance(entry, str) else getattr(entry, "__module__", "")
+    return f"{home}.".startswith(f"{module}.")
+
+
+def what_registers(module: str, kind: str, ids: Sequence[str]) -> str:
+    """In words, the ``ids`` that a module registers; for a message about one that it does not."""
+    shown = ", ".join(sorted(ids)[:MAX_LISTED]) + (", ..." if len(ids) > MAX_LISTED else "")
+    return f"{module} registers {shown or f'no {kind}'}"
 
 
 agents = Registry(

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 import os
 import tempfile
-import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -15,16 +14,25 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from gymnasium import spaces
 from gymnasium.utils.env_checker import check_env as gymnasium_check
 
 from exarl.envs.base import can_snapshot
+from exarl.envs.guard import close_quietly
 from exarl.envs.isolation import Limits, isolate
+from exarl.envs.outcome import ContractError, not_finite
 from exarl.envs.registration import asks_for, make_env
 from exarl.envs.spaces import adapt
+from exarl.envs.watched import Watched, actions, difference, flat, paces, trajectory
 from exarl.errors import ConfigError, EnvironmentFailure
 
-STEPS = 200
+STEPS, SECONDS = 200, 60.0
+"""The most steps a check makes, and about how long all checks together may take."""
+
 _ISOLATED_STEPS = 50
+_PASSES = 30  # as often over ``count`` steps go all checks together, about
+
+Watch = Callable[["gymnasium.Env[Any, Any]"], Watched]
 
 HINTS = {
     "Gymnasium's checker": "correct what the message names; what follows may have the same cause",
@@ -55,39 +63,81 @@ class Finding:
     hint: str = ""
 
 
-def check_environment(id: str, kwargs: Mapping[str, Any]) -> list[Finding]:
-    """Every check on the environment ``id``; an environment that cannot be made raises."""
+def check_environment(id: str, kwargs: Mapping[str, Any], **options: Any) -> list[Finding]:
+    """All that ``findings`` finds."""
+    return list(findings(id, kwargs, **options))
+
+
+def findings(
+    id: str,
+    kwargs: Mapping[str, Any],
+    *,
+    steps: int = STEPS,
+    seconds: float = SECONDS,
+    tell: Callable[[str, int, float], None] = lambda *_: None,
+) -> Iterator[Finding]:
+    """Check the environment ``id``, finding by finding; one that cannot be made raises.
+
+    A check makes up to ``steps`` steps, and fewer where they are so slow that all checks together
+    would take longer than about ``seconds``. ``tell`` hears the name of the check under way, and how
+    many steps were made so far in how many seconds.
+    """
     before = set(os.listdir())  # noqa: PTH208
-    env, limit = make_env(id, kwargs)
+    bare, limit = make_env(id, kwargs)
+    under_way = "its speed"
+    watch = partial(Watched, tell=lambda *made: tell(under_way, *made))
+    env = watch(bare)
+    count = _affordable(env, steps, seconds)
     checks: list[tuple[str, Callable[[], Finding]]] = [
         ("Gymnasium's checker", lambda: _gymnasium(env)),
         ("spaces", lambda: _spaces(id, env)),
-        ("same seed, same episode", lambda: _deterministic(env)),
-        ("observations finite and of their space", lambda: _observations(env)),
-        ("episodes end", lambda: _ends(env, limit)),
+        ("same seed, same episode", lambda: _deterministic(env, count)),
+        ("observations finite and of their space", lambda: _observations(env, count)),
+        ("episodes end", lambda: _ends(env, limit, 10 * count)),
         ("running episodes can be kept", lambda: _snapshots(env)),
-        ("two in one process", lambda: _two(id, kwargs, env)),
-        ("works in a process of its own", lambda: _isolated(id, kwargs, env)),
+        ("two in one process", lambda: _two(id, kwargs, env, watch, count)),
+        ("works in a process of its own", lambda: _isolated(id, kwargs, env, watch, count)),
         ("files of its own", lambda: _identity(id, before)),
-        ("speed", lambda: _speed(env)),
+        ("speed", lambda: _speed(env, count)),
+        ("can be closed", lambda: _closed(bare)),
     ]
-    findings = []
     for name, check in checks:
+        under_way = name
+        tell(name, env.steps, env.spent)
         try:
             found = check()
+        except ContractError as error:
+            found = Finding(name, False, str(error), "see https://gymnasium.farama.org/api/env")
         except Exception as error:  # noqa: BLE001 - whatever the environment raises is the finding
             found = Finding(name, False, f"{type(error).__name__}: {error}")
         hint = found.hint or (HINTS.get(name, "") if found.passed is False else "")
         detail = " ".join(found.detail.split())
-        findings.append(replace(found, check=name, detail=detail, hint=hint))
+        yield replace(found, check=name, detail=detail, hint=hint)
+
+
+def _affordable(env: Watched, steps: int, seconds: float) -> int:
+    """How many of ``steps`` a check may make so that all of them take about ``seconds``."""
+    try:
+        env.reset(seed=0)
+        while env.steps < min(3, steps) and env.spent < seconds / 10:
+            if any(env.step(env.action_space.sample())[2:4]):
+                env.reset()
+    except Exception:  # noqa: BLE001 - the checks will find it too, and say what it is
+        return steps
+    each = env.spent / (1 + env.steps)
+    return max(2, min(steps, int(seconds / (_PASSES * max(each, 1e-9)))))
+
+
+def _closed(env: gymnasium.Env[Any, Any]) -> Finding:
     env.close()
-    return findings
+    return Finding("", True)
 
 
 def _gymnasium(env: gymnasium.Env[Any, Any]) -> Finding:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        gymnasium_check(env.unwrapped, skip_render_check=True)
+        # Whether it can be closed is asked last, when everything else is known.
+        gymnasium_check(env.unwrapped, skip_render_check=True, skip_close_check=True)
     remarks = [str(w.message).replace("\x1b[33mWARN: ", "").replace("\x1b[0m", "") for w in caught]
     return Finding("", True, "; ".join(remarks))
 
@@ -121,41 +171,42 @@ def _spaces(id: str, env: gymnasium.Env[Any, Any]) -> Finding:
     )
 
 
-def _deterministic(env: gymnasium.Env[Any, Any]) -> Finding:
-    actions = _actions(env)
-    first, second = _trajectory(env, actions), _trajectory(env, actions)
-    where = _difference(first, second)
+def _deterministic(env: Watched, count: int) -> Finding:
+    chosen = actions(env, count)
+    first, second = trajectory(env, chosen), trajectory(env, chosen)
+    where = difference(first, second)
     return Finding("", where is None, "" if where is None else f"two runs of seed 1 {where}")
 
 
-def _observations(env: gymnasium.Env[Any, Any]) -> Finding:
+def _observations(env: Watched, count: int) -> Finding:
     space = env.observation_space
     observation, _ = env.reset(seed=2)
-    for step in range(STEPS):
+    for step in range(count):
+        array = np.asarray(observation) if isinstance(space, spaces.Box) else np.zeros(0)
+        if array.dtype.kind == "f" and not (good := np.isfinite(array)).all():
+            return Finding("", False, f"step {step}: {not_finite(array, ~good)}")
         if not space.contains(observation):
             return _outside(space, observation, step)
-        if not np.isfinite(_flat(space, observation)).all():
+        if not np.isfinite(flat(space, observation)).all():
             return Finding("", False, f"step {step}: not finite")
         observation, reward, terminated, truncated, _ = env.step(env.action_space.sample())
-        if not np.isfinite(float(reward)):
+        if not np.isfinite(reward):
             return Finding("", False, f"step {step}: reward {reward}")
         if terminated or truncated:
             observation, _ = env.reset()
-    return Finding("", True, f"{STEPS} random steps")
+    return Finding("", True, f"{count} random steps")
 
 
 def _outside(space: gymnasium.Space[Any], observation: Any, step: int) -> Finding:
     """What is wrong with an observation, and what would be right."""
     seen = f"step {step}: {observation!r} is not in {space}"
-    if not isinstance(space, gymnasium.spaces.Box):
+    if not isinstance(space, spaces.Box):
         return Finding("", False, seen, "return what observation_space says, part by part")
     array = np.asarray(observation)
     if array.shape != space.shape:
         hint = (
             f"its shape is {array.shape}, observation_space says {space.shape}: change one of them"
         )
-    elif array.dtype.kind == "f" and np.isnan(array).any():
-        hint = HINTS["observations finite and of their space"]
     elif not isinstance(observation, np.ndarray) or not np.can_cast(array.dtype, space.dtype):
         hint = f"return np.asarray(observation, np.{np.dtype(space.dtype).name})"
     else:
@@ -166,18 +217,18 @@ def _outside(space: gymnasium.Space[Any], observation: Any, step: int) -> Findin
     return Finding("", False, seen, hint)
 
 
-def _ends(env: gymnasium.Env[Any, Any], limit: int | None) -> Finding:
+def _ends(env: Watched, limit: int | None, count: int) -> Finding:
     if limit is not None:
         return Finding("", True, f"cut after {limit} steps")
     env.reset(seed=3)
-    for step in range(10 * STEPS):
+    for step in range(count):
         _, _, terminated, truncated, _ = env.step(env.action_space.sample())
         if terminated or truncated:
             return Finding("", True, f"after {step + 1} random steps")
-    return Finding("", None, f"not within {10 * STEPS} random steps", HINTS["episodes end"])
+    return Finding("", None, f"not within {count} random steps", HINTS["episodes end"])
 
 
-def _snapshots(env: gymnasium.Env[Any, Any]) -> Finding:
+def _snapshots(env: Watched) -> Finding:
     if not can_snapshot(env):
         return Finding(
             "",
@@ -194,22 +245,20 @@ def _snapshots(env: gymnasium.Env[Any, Any]) -> Finding:
     env.unwrapped.set_state(state)  # type: ignore[attr-defined]
     got = env.step(action)[:2]
     space = env.observation_space
-    same = np.array_equal(_flat(space, expected[0]), _flat(space, got[0])) and (
-        expected[1] == got[1]
-    )
+    same = np.array_equal(flat(space, expected[0]), flat(space, got[0])) and (expected[1] == got[1])
     return Finding("", same, "" if same else "set_state(get_state()) does not continue the episode")
 
 
-def _two(id: str, kwargs: Mapping[str, Any], env: gymnasium.Env[Any, Any]) -> Finding:
+def _two(id: str, kwargs: Mapping[str, Any], env: Watched, watch: Watch, count: int) -> Finding:
     """Whether a second one disturbs the first, as with envs_per_actor > 1 or after a restart."""
-    actions = _actions(env)[:_ISOLATED_STEPS]
-    alone = _trajectory(env, actions)
-    if _difference(alone, _trajectory(env, actions)) is not None:
+    chosen = actions(env, min(count, _ISOLATED_STEPS))
+    alone = trajectory(env, chosen)
+    if difference(alone, trajectory(env, chosen)) is not None:
         return Finding("", None, "cannot be told: its episodes cannot be repeated")
-    other, _ = make_env(id, kwargs)
-    beside = _trajectory(env, actions, beside=other)
-    other.close()
-    where = _difference(alone, beside)
+    other = watch(make_env(id, kwargs)[0])
+    beside = trajectory(env, chosen, beside=other)
+    close_quietly(other)
+    where = difference(alone, beside)
     if where is None:
         return Finding("", True, "a second one beside it changes nothing")
     return Finding(
@@ -221,29 +270,34 @@ def _two(id: str, kwargs: Mapping[str, Any], env: gymnasium.Env[Any, Any]) -> Fi
     )
 
 
-def _isolated(id: str, kwargs: Mapping[str, Any], env: gymnasium.Env[Any, Any]) -> Finding:
-    actions = _actions(env)[:_ISOLATED_STEPS]
-    inline, seconds = _timed(lambda: _trajectory(env, actions))
-    repeatable = _difference(inline, _trajectory(env, actions)) is None
+def _isolated(
+    id: str, kwargs: Mapping[str, Any], env: Watched, watch: Watch, count: int
+) -> Finding:
+    count = min(count, _ISOLATED_STEPS)
+    chosen = actions(env, count)
+    started = env.spent
+    inline = trajectory(env, chosen)
+    seconds = env.spent - started
+    repeatable = difference(inline, trajectory(env, chosen)) is None
     limit = 30 + 10 * seconds
     with tempfile.TemporaryDirectory(prefix="exarl-check-") as folder:
         output = Path(folder, "output")
         try:
-            other, _ = isolate(id, kwargs, output=output, limits=Limits(limit, limit))
+            other = watch(isolate(id, kwargs, output=output, limits=Limits(limit, limit))[0])
         except ConfigError as error:
             return Finding("", None, str(error), "only env_isolation process needs it")
         except EnvironmentFailure as error:
             return Finding("", False, f"{error}: {_beginning(output)}")
         try:
-            seen = _trajectory(other, actions)
-            more = np.median(_paces(other, 5 * _ISOLATED_STEPS)[0])
+            seen = trajectory(other, chosen)
+            more = np.median(paces(other, 5 * count)[0])
         finally:
             other.close()
         written = _beginning(output)
-    where = _difference(inline, seen, as_float32=True) if repeatable else None
+    where = difference(inline, seen, as_float32=True) if repeatable else None
     if where is not None:
         return Finding("", False, f"runs of seed 1 in this process and in one of its own {where}")
-    more -= np.median(_paces(env, 5 * _ISOLATED_STEPS)[0])
+    more -= np.median(paces(env, 5 * count)[0])
     detail = f"the same episode; a step takes {max(0.0, more) * 1e6:,.0f} us more there"
     if not written:
         return Finding("", True, detail)
@@ -276,8 +330,8 @@ def _identity(id: str, before: set[str]) -> Finding:
     )
 
 
-def _speed(env: gymnasium.Env[Any, Any]) -> Finding:
-    steps, resets = _paces(env, STEPS)
+def _speed(env: Watched, count: int) -> Finding:
+    steps, resets = paces(env, count)
     return Finding(
         "",
         None,
@@ -288,70 +342,11 @@ def _speed(env: gymnasium.Env[Any, Any]) -> Finding:
     )
 
 
-def _paces(env: gymnasium.Env[Any, Any], count: int) -> tuple[list[float], list[float]]:
-    """Seconds of ``count`` steps, or as many as are made in two seconds, and of their resets."""
-    steps: list[float] = []
-    resets = [_timed(lambda: env.reset(seed=6))[1]]
-    started = time.perf_counter()
-    while len(steps) < count and (not steps or time.perf_counter() - started < 2):
-        action = env.action_space.sample()
-        outcome, seconds = _timed(partial(env.step, action))
-        steps.append(seconds)
-        if outcome[2] or outcome[3]:
-            resets.append(_timed(env.reset)[1])
-    return steps, resets
-
-
 def _generous(seconds: float) -> float:
     """A limit well above what was seen, in round numbers."""
     wanted = max(5.0, 20 * seconds)
     scale = 10 ** math.floor(math.log10(wanted))
     return float(math.ceil(wanted / scale) * scale)
-
-
-def _actions(env: gymnasium.Env[Any, Any]) -> list[Any]:
-    env.action_space.seed(0)
-    return [env.action_space.sample() for _ in range(STEPS)]
-
-
-def _trajectory(
-    env: gymnasium.Env[Any, Any], actions: list[Any], beside: gymnasium.Env[Any, Any] | None = None
-) -> list[np.ndarray]:
-    """An episode of seed 1; another environment ``beside`` it takes every second turn."""
-    space = env.observation_space
-    observation, _ = env.reset(seed=1)
-    seen = [_flat(space, observation)]
-    if beside is not None:
-        beside.reset(seed=7)
-    going = beside is not None
-    for action in actions:
-        observation, reward, terminated, truncated, _ = env.step(action)
-        seen.append(np.append(_flat(space, observation), float(reward)))
-        if terminated or truncated:
-            break
-        if going and beside is not None:
-            going = not any(beside.step(action)[2:4])
-    return seen
-
-
-def _difference(
-    one: list[np.ndarray], other: list[np.ndarray], as_float32: bool = False
-) -> str | None:
-    """Where two trajectories part, in words; None when they do not."""
-    kind = np.float32 if as_float32 else np.float64
-    for step, (a, b) in enumerate(zip(one, other, strict=False)):
-        if not np.array_equal(a.astype(kind), b.astype(kind), equal_nan=True):
-            return f"differ at step {step}"
-    return None if len(one) == len(other) else "have different lengths"
-
-
-def _flat(space: Any, observation: Any) -> np.ndarray:
-    return np.asarray(gymnasium.spaces.flatten(space, observation), np.float64).ravel()
-
-
-def _timed(call: Callable[[], Any]) -> tuple[Any, float]:
-    started = time.perf_counter()
-    return call(), time.perf_counter() - started
 
 
 def _beginning(output: Path) -> str:

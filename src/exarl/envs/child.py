@@ -11,8 +11,11 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
+from exarl.envs import keeper as keeper_program
+
+_KEEPER_S = 10.0  # for a keeper to end its program; far more than it takes
 _TIE = """\
 import ctypes, os, sys
 number, parent, program, *command = sys.argv[1:]
@@ -31,6 +34,7 @@ _LAUNCHERS = (
     *("OMPI_", "OPAL_", "ORTE_", "PRTE_", "PRRTE_"),  # Open MPI
     *("PALS_", "ALPS_", "FLUX_TASK_"),
 )
+_ALLOWED = "OMPI_ALLOW_"  # what a user permits Open MPI's launcher
 _SLURM_STEP = (
     *("SLURM_STEP", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_GTIDS", "SLURM_TASK_"),
     *("SLURM_SRUN", "SLURM_LAUNCH_NODE", "SLURM_CPU_BIND", "SLURM_MEM_BIND", "SLURM_PMI"),
@@ -46,7 +50,17 @@ def scrubbed(variables: Mapping[str, str]) -> dict[str, str]:
     ``srun`` can start a step in it.
     """
     left_out = _LAUNCHERS + _SLURM_STEP
-    return {name: value for name, value in variables.items() if not name.startswith(left_out)}
+    return {
+        name: value
+        for name, value in variables.items()
+        if name.startswith(_ALLOWED) or not name.startswith(left_out)
+    }
+
+
+class Child(subprocess.Popen[bytes]):
+    """A program that ``start`` or ``start_kept`` started."""
+
+    lifeline: IO[bytes] | None = None  # to its keeper, where it has one
 
 
 def tied(command: Sequence[str], number: int = signal.SIGTERM) -> list[str]:
@@ -57,10 +71,7 @@ def tied(command: Sequence[str], number: int = signal.SIGTERM) -> list[str]:
     """
     if sys.platform != "linux":
         return list(command)
-    found = shutil.which(command[0])
-    if found is None:
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), command[0])
-    words = [str(int(number)), str(os.getpid()), found, *command]
+    words = [str(int(number)), str(os.getpid()), _found(command[0]), *command]
     return [sys.executable, "-I", "-S", "-c", _TIE, *words]
 
 
@@ -70,7 +81,7 @@ def start(
     *,
     environ: Mapping[str, str] | None = None,
     **options: Any,
-) -> subprocess.Popen[bytes]:
+) -> Child:
     """Start a program as the head of a session of its own, which ``kill_all`` ends as a whole.
 
     It knows nothing of this rank's MPI; ``environ`` is added to what it knows. It reads from nowhere,
@@ -86,7 +97,29 @@ def start(
             output.parent.mkdir(parents=True, exist_ok=True)
             file = stack.enter_context(output.open("ab"))
             options = {"stdout": file, "stderr": file, **options}
-        return subprocess.Popen(list(command), start_new_session=True, **options)
+        return Child(list(command), start_new_session=True, **options)
+
+
+def start_kept(
+    command: Sequence[str], output: Path | None = None, *, pass_fds: Sequence[int] = (), **more: Any
+) -> Child:
+    """Like ``start``, for a program that goes with this process, and takes with it whatever it has
+    started, daemons included. (But on Linux, ``kill_all`` ends its session, and nothing more.)"""
+    if sys.platform != "linux":
+        return start(command, output, pass_fds=pass_fds, **more)
+    reader, writer = os.pipe()
+    lifeline = os.fdopen(writer, "wb", buffering=0)
+    try:
+        words = [str(os.getpid()), str(reader), _found(command[0]), *command]
+        keeper = [sys.executable, "-I", "-S", keeper_program.__file__, *words]
+        process = start(keeper, output, pass_fds=(*pass_fds, reader), **more)
+    except BaseException:
+        lifeline.close()
+        raise
+    finally:
+        os.close(reader)
+    process.lifeline = lifeline
+    return process
 
 
 def send(process: subprocess.Popen[bytes], number: int) -> None:
@@ -98,6 +131,11 @@ def send(process: subprocess.Popen[bytes], number: int) -> None:
 def kill_all(process: subprocess.Popen[bytes]) -> int:
     """End a program and whatever is left of what it started itself; its return code. A program that
     has ended already is only cleaned up behind."""
+    if isinstance(process, Child) and process.lifeline is not None:
+        with process.lifeline, contextlib.suppress(OSError):  # its keeper has gone with it
+            process.lifeline.write(b"!")
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return process.wait(_KEEPER_S)
     send(process, signal.SIGKILL)  # before the wait: its number is still its own
     return process.wait()
 
@@ -137,6 +175,14 @@ def how_it_ended(code: int) -> str:
     with contextlib.suppress(ValueError):
         return f"was killed by {signal.Signals(-code).name}"
     return f"was killed by signal {-code}"
+
+
+def _found(program: str) -> str:
+    """Where a program is; FileNotFoundError when it is nowhere."""
+    found = shutil.which(program)
+    if found is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), program)
+    return found
 
 
 def _stderr() -> int | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import socket
-import tempfile
 import weakref
 import zlib
 from collections.abc import Mapping
@@ -16,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from exarl.learning.exploration import IDENTITY
+from exarl.runs.scratch import scratch_folder
 
 _PORTS = range(20_000, 32_768)  # below those that systems hand out themselves
 _DEVICE_LISTS = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK")
@@ -79,7 +79,7 @@ class TemporaryContext(EnvContext):
 
 def temporary_context() -> TemporaryContext:
     """A new one; whoever asks for it sees to its removal."""
-    folder = Path(tempfile.mkdtemp(prefix="exarl-env-"), "0000")
+    folder = scratch_folder("exarl-env-") / "0000"
     return TemporaryContext(**vars(make_context(0, 0, 0, folder)))
 
 

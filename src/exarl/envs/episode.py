@@ -10,13 +10,25 @@ import gymnasium
 import numpy as np
 
 from exarl.envs.base import can_snapshot
-from exarl.envs.guard import FAILING, Guard, check_numbers
+from exarl.envs.group import GroupEnv
+from exarl.envs.guard import (
+    FAILING,
+    Guard,
+    check_numbers,
+    close_at_end,
+    give_up,
+    in_words,
+    moment,
+)
+from exarl.envs.outcome import ContractError, as_number, begin, not_finite, not_five
 from exarl.envs.spaces import SpaceAdapter
 from exarl.errors import EnvironmentFailure
 from exarl.learning.exploration import EPISODE, episode_seed
 from exarl.types import FAILURES, Arrays
 
 log = logging.getLogger(__name__)
+
+ADVICE = "; train with --env_failure restart to have such an environment made again and go on"
 
 
 class Episode:
@@ -66,7 +78,11 @@ class Episode:
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool]:
         """Observation, reward, terminated, truncated after ``action`` (the agent's form of it)."""
-        raw, paid, terminated, truncated, _ = self.env.step(self._adapter.decode(action))
+        outcome = self.env.step(self._adapter.decode(action))
+        try:
+            raw, paid, terminated, truncated, _ = outcome
+        except (TypeError, ValueError):
+            raise self._broken(not_five(outcome)) from None
         seen, reward = self._checked("step", raw, paid)
         if not self._snapshots:
             self._actions.append(action)
@@ -79,12 +95,13 @@ class Episode:
         return seen, reward, bool(terminated), truncated
 
     def recover(self, error: BaseException) -> None:
-        """Make the environment anew after ``error``; raises it, or its summary, if that is not to be.
+        """Make the environment anew after ``error``; raises it, or what it amounts to, otherwise.
 
         The episode is over; the next one is still to begin.
         """
         if self._guard is None:
-            raise error
+            advice = "" if isinstance(self.env, GroupEnv) else ADVICE
+            give_up(self.env_id, moment(self.number, self.length), error, advice)
         self.restarts += 1
         at = self.env_id, self.number, self.length
         self.env = self._guard.restart(self.env, at, error, self.failures)
@@ -130,7 +147,8 @@ class Episode:
             self.begin()
 
     def close(self) -> None:
-        self.env.close()
+        """Close the environment; whatever its ``close`` raises is a warning."""
+        close_at_end(self.env_id, self.env)
 
     def _replay(self, state: Arrays) -> bool:
         """Bring the environment to where it was; whether that came out the same."""
@@ -154,22 +172,28 @@ class Episode:
         self.number, self.length, self.total_reward = number, 0, 0.0
         self._actions = []
         seed = episode_seed(self._seed, self.env_id, number, self._kind)
-        raw, _ = self.env.reset(seed=seed)
+        try:
+            raw = begin(self.env, seed)
+        except ContractError as error:
+            raise self._broken(error) from error
         seen, _ = self._checked("reset", raw)
         frames = self._adapter.frames
         self.observation = np.stack([seen] * frames) if frames > 1 else seen
         return self.observation
 
+    def _broken(self, why: object) -> EnvironmentFailure:
+        return EnvironmentFailure(f"environment {self.env_id}: {why}", "shape")
+
     def _checked(self, call: str, raw: Any, reward: Any = 0.0) -> tuple[Any, float]:
         """The observation as the agent sees it and the reward as a number, if they are such."""
         try:
-            seen, reward = self._adapter.encode(raw), float(reward)
+            seen = self._adapter.encode(raw)
             right = getattr(seen, "shape", None) == self._shape or np.shape(seen) == self._shape
             numeric = np.asarray(seen).dtype.kind in "biuf"
         except (TypeError, ValueError, LookupError) as error:
             raise EnvironmentFailure(
                 f"environment {self.env_id}: {call} returned what is not of its spaces"
-                f" ({type(error).__name__}: {error})",
+                f" ({in_words(error)})",
                 "shape",
             ) from error
         if not right or not numeric:
@@ -179,6 +203,10 @@ class Episode:
                 f" its space says {self._shape if numeric else self._adapter.spec.observation.dtype}",
                 "shape",
             )
+        try:
+            reward = as_number(reward)
+        except ContractError as error:
+            raise self._broken(f"{call} returned {error}") from error
         if self._guard is not None:
             check_numbers(self.env_id, call, seen, reward)
         return seen, reward
@@ -189,5 +217,10 @@ def check_finite(env_ids: Sequence[int], *arrays: np.ndarray) -> None:
     if all(np.isfinite(array).all() for array in arrays):
         return
     for column, env_id in enumerate(env_ids):
-        if not all(np.isfinite(array[:, column]).all() for array in arrays):
-            raise EnvironmentFailure(f"environment {env_id} returned NaN or infinity", "nan")
+        for array in arrays:
+            for values in array[:, column]:
+                if not (good := np.isfinite(values)).all():
+                    what = f"the reward {values}"
+                    if values.ndim:
+                        what = f"an observation with {not_finite(values, ~good)}"
+                    raise EnvironmentFailure(f"environment {env_id} returned {what}", "nan")

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import gymnasium
 import numpy as np
 
+from exarl.envs.outcome import not_finite
 from exarl.errors import EnvironmentFailure
 from exarl.types import FAILURES
 
@@ -57,7 +58,7 @@ class Guard:
         if episode > self._last_episode + 1 or steps >= STEADY:
             self._in_a_row = 0
         self._last_episode = episode
-        when = f"episode {episode}, step {steps + 1}"
+        when = moment(episode, steps)
         while True:
             failure = as_failure(who, error)
             counts[FAILURES.index(failure.kind)] += 1
@@ -78,11 +79,36 @@ class Guard:
                 error = again
 
 
+def moment(episode: int, steps: int) -> str:
+    """When something happened in an environment, in words."""
+    return f"episode {episode}, step {steps + 1}"
+
+
+def in_words(error: BaseException) -> str:
+    """``Type: message`` of an exception, also of one whose own ``__str__`` raises."""
+    try:
+        message = str(error)
+    except FAILING:
+        message = "(its message cannot be shown)"
+    return f"{type(error).__name__}: {message}"
+
+
 def as_failure(who: int, error: BaseException) -> EnvironmentFailure:
     """Whatever environment ``who`` raised, with its kind."""
     if isinstance(error, EnvironmentFailure):
         return error
-    return EnvironmentFailure(f"environment {who}: {type(error).__name__}: {error}")
+    return EnvironmentFailure(f"environment {who}: {in_words(error)}")
+
+
+def give_up(who: int, when: str, error: BaseException, advice: str) -> NoReturn:
+    """Raise ``error`` of an environment that is not to be restarted, after a line with ``advice``.
+
+    A SystemExit is raised as an EnvironmentFailure: it must not end the program as if all were well.
+    """
+    log.error("environment %d failed (%s)%s", who, when, advice)
+    failure = as_failure(who, error) if isinstance(error, SystemExit) else error
+    failure.environment = who  # type: ignore[attr-defined]  # for the run's summary
+    raise failure from (error if failure is not error else error.__cause__)
 
 
 def close_quietly(env: gymnasium.Env[Any, Any]) -> None:
@@ -91,15 +117,21 @@ def close_quietly(env: gymnasium.Env[Any, Any]) -> None:
         env.close()
 
 
+def close_at_end(who: int, env: gymnasium.Env[Any, Any]) -> None:
+    """Close an environment that is not needed any more; if it cannot be closed, that is a warning."""
+    try:
+        env.close()
+    except FAILING as error:
+        log.warning("environment %d: close raised %s", who, in_words(error))
+
+
 def check_numbers(who: int, call: str, observation: Any, reward: float = 0.0) -> None:
     """EnvironmentFailure when a number is NaN, infinite, or becomes so as float32."""
     if not abs(reward) <= _LARGEST:
         raise EnvironmentFailure(f"environment {who}: {call} returned the reward {reward}", "nan")
     seen = np.asarray(observation)
     if seen.dtype.kind == "f" and not (np.abs(seen) <= _LARGEST).all():
-        bad = np.flatnonzero(~(np.abs(seen) <= _LARGEST))
+        what = not_finite(seen, ~(np.abs(seen) <= _LARGEST))
         raise EnvironmentFailure(
-            f"environment {who}: {call} returned an observation with {len(bad)} of {seen.size}"
-            " numbers NaN or infinite",
-            "nan",
+            f"environment {who}: {call} returned an observation with {what}", "nan"
         )

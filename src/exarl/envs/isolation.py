@@ -7,6 +7,7 @@ Python, not a fork, since nothing may fork where MPI runs; observations come bac
 from __future__ import annotations
 
 import contextlib
+import inspect
 import json
 import mmap
 import os
@@ -16,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -178,8 +180,8 @@ class Process:
         self._file = _nameless_file()
         with theirs:
             fds = (theirs.fileno(), self._file)
-            words = [sys.executable, "-c", _BOOT, json.dumps(sys.path), *map(str, fds)]
-            self._process: Any = child.start(words, output, pass_fds=fds)
+            words = [sys.executable, "-P", "-c", _BOOT, json.dumps(sys.path), *map(str, fds)]
+            self._process: Any = child.start_kept(words, output, pass_fds=fds)
 
     def map(
         self, observation: gymnasium.spaces.Box, action: gymnasium.spaces.Space[Any]
@@ -264,7 +266,7 @@ def _portable(id: str) -> tuple[str | None, str | None]:
     ConfigError when a new Python could not find the environment.
     """
     spec = find_spec(id)
-    creator = creator_of(spec)
+    creator, given = _unwrapped(creator_of(spec))
     entry = spec.entry_point
     module = getattr(creator, "__module__", None)
     name = getattr(creator, "__qualname__", "")
@@ -272,13 +274,33 @@ def _portable(id: str) -> tuple[str | None, str | None]:
         entry = None if "<" in name or module in (None, "__main__") else f"{module}:{name}"
     if entry is not None:
         with contextlib.suppress(ValueError, TypeError):
-            return replace(spec, entry_point=entry, vector_entry_point=None).to_json(), None
+            spec = replace(spec, entry_point=entry, kwargs={**given, **spec.kwargs})
+            return replace(spec, vector_entry_point=None).to_json(), None
     if module in (None, "__main__") or "<locals>" in name:
         raise ConfigError(
             f"env_isolation process cannot find '{id}' in a new Python: register it as"
             " 'module:Class', from a module that can be imported"
         )
     return None, module
+
+
+def _unwrapped(creator: Any) -> tuple[Any, dict[str, Any]]:
+    """What a ``functools.partial`` calls in the end, and the arguments it gives, by name."""
+    given: dict[str, Any] = {}
+    while isinstance(creator, partial):
+        names = [
+            name
+            for name, parameter in inspect.signature(creator.func).parameters.items()
+            if parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+        ]
+        if len(creator.args) > len(names):
+            raise ConfigError(
+                "env_isolation process cannot hand over a functools.partial with arguments that have"
+                " no names"
+            )
+        given = {**dict(zip(names, creator.args, strict=False)), **creator.keywords, **given}
+        creator = creator.func
+    return creator, given
 
 
 def _nameless_file() -> int:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import inspect
+import re
 import warnings
 from collections.abc import Callable, Mapping
-from importlib.metadata import entry_points
+from importlib.metadata import distributions, entry_points
+from importlib.util import find_spec as find_module
 from typing import Any, cast
 
 import gymnasium
@@ -16,7 +17,9 @@ from gymnasium.envs.registration import load_env_creator
 
 from exarl.config import Schema, schema_of_signature
 from exarl.envs.context import EnvContext, temporary_context
-from exarl.errors import ConfigError, did_you_mean
+from exarl.envs.guard import FAILING, in_words
+from exarl.errors import MIN_PART, ConfigError, did_you_mean, install
+from exarl.registry import comes_from, import_named, what_registers
 
 BUILTIN: dict[str, tuple[str, int | None]] = {
     "ExaBooster-v0": ("exarl.envs.booster.env:ExaBooster", 100),
@@ -40,6 +43,21 @@ WITH_EXTRAS: dict[str, tuple[str, int | None]] = {
     "ExaTetrisNES-v0": ("exarl.envs.tetris.nes:ExaTetrisNES", None),
 }
 """Likewise, for what needs a package of an extra."""
+
+EXTRAS = {"box2d": "box2d", "mujoco": "mujoco", "pygame": "video"}
+"""Packages that Gymnasium's environments need, and EXARL's extras that have them."""
+
+OTHERS = {
+    "minigrid": "minigrid",
+    "babyai": "minigrid",
+    "ale": "ale_py",
+    "fetchreach": "gymnasium_robotics",
+    "antmaze": "gymnasium_robotics",
+    "highway": "highway_env",
+    "pandareach": "panda_gym",
+    "dm_control": "shimmy",
+}
+"""How ids of well-known packages begin, and the module that registers them."""
 
 
 def register_all() -> None:
@@ -77,14 +95,47 @@ def find_spec(id: str) -> GymSpec:
             if not module and name not in gymnasium.registry:
                 module = plugins().get(name, "")
             if module:
-                importlib.import_module(module)  # which registers what it has
+                import_named(module)  # which registers what it has
             return gymnasium.spec(name)
     except (gymnasium.error.Error, ImportError, TypeError, ValueError) as error:
-        message = f"unknown environment '{id}'"
-        hint = did_you_mean(id, env_ids()) or "; see 'exarl list envs'"
         if isinstance(error, ImportError):
-            message, hint = f"environment '{id}' needs a package that is missing: {error}", ""
-        raise ConfigError(message + hint) from error
+            message = f"environment '{id}' needs a package that is missing: {error}"
+        elif module:
+            own = [
+                i for i, spec in gymnasium.registry.items() if comes_from(module, spec.entry_point)
+            ]
+            message = f"unknown environment '{name}': {what_registers(module, 'environment', own)}"
+        else:
+            message = f"unknown environment '{id}'{_where_else(id)}"
+        raise ConfigError(message) from error
+
+
+def _where_else(id: str) -> str:
+    """A hint for an id that nothing here registers: the module that may, or the nearest id."""
+    first = re.split("[-/]", id.lower())[0]
+    module = OTHERS.get(first) or next((m for m in _installed() if m.startswith(first)), None)
+    if module is not None and len(first) >= MIN_PART:
+        return f"; if it is of the package {module}, write {module}:{id}"
+    near = did_you_mean(id, env_ids())
+    return near or "; see 'exarl list envs', or write MODULE:ID for one that a package registers"
+
+
+def _installed() -> set[str]:
+    """Packages installed beside Gymnasium that have it in their name or depend on it."""
+    names = (
+        point.metadata["Name"].lower().replace("-", "_")
+        for point in distributions()
+        if any(re.match("gymnasium\\b", need) for need in point.requires or ())
+    )
+    return {name for name in names if find_module(name) is not None}
+
+
+def extra_for(error: BaseException) -> str:
+    """How to install what ``error`` misses, if an extra of EXARL's has it."""
+    if not isinstance(error, ImportError | gymnasium.error.DependencyNotInstalled):
+        return ""
+    extras = [extra for package, extra in EXTRAS.items() if package in str(error).lower()]
+    return f"; or {install(extras[0])}" if extras else ""
 
 
 def creator_of(spec: GymSpec) -> Callable[..., Any]:
@@ -94,7 +145,9 @@ def creator_of(spec: GymSpec) -> Callable[..., Any]:
         if isinstance(creator, str):
             creator = load_env_creator(creator)
     except (ImportError, AttributeError, gymnasium.error.Error) as error:
-        raise ConfigError(f"environment '{spec.id}' cannot be imported: {error}") from error
+        raise ConfigError(
+            f"environment '{spec.id}' cannot be imported: {error}{extra_for(error)}"
+        ) from error
     if creator is None:
         raise ConfigError(f"environment '{spec.id}' has no entry point")
     return cast("Callable[..., Any]", creator)
@@ -144,10 +197,10 @@ def make_env(
             env = gymnasium.make(
                 spec, max_episode_steps=-1, disable_env_checker=True, **dict(kwargs), **extra
             )
-    except Exception as error:  # whatever a constructor makes of the values it was given
+    except FAILING as error:  # whatever a constructor makes of the values it was given
         if own is not None:
             own.remove()
-        cause = f"{type(error).__name__}: {error}"
+        cause = f"{in_words(error)}{extra_for(error)}"
         raise ConfigError(f"environment '{id}' cannot be made: {cause}") from error
     if own is not None:
         own.remove_with(env)

@@ -15,6 +15,7 @@ from exarl.errors import ConfigError
 from exarl.types import ArraySpec, EnvSpec
 
 MAX_COMBINATIONS = 10_000
+DISCRETE = (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,16 @@ def decoder(adapter: SpaceAdapter, space: spaces.Space[Any], xp: Any) -> Callabl
         return lambda index: index
     placed = xp.asarray(table)
     return lambda index: placed[index]
+
+
+def action_values(adapter: SpaceAdapter, space: spaces.Space[Any]) -> np.ndarray | None:
+    """What the environment takes for each index [actions, size], such as the values of a Box's bins.
+
+    None where actions are continuous, or the indices of a Discrete space."""
+    count = adapter.spec.n_actions
+    if count is None or isinstance(space, spaces.Discrete):
+        return None
+    return np.array([np.ravel(adapter.decode(index)) for index in range(count)], np.float32)
 
 
 def adapt(
@@ -67,6 +78,8 @@ def adapt(
         )
         return SpaceAdapter(spec, encode, decode, frames)
     if not isinstance(action_space, spaces.Box):
+        if not isinstance(action_space, DISCRETE):
+            raise ConfigError(_unsupported(env_id, action_space))
         raise ConfigError(f"the agent needs continuous actions; {env_id} has {action_space}")
     spec = EnvSpec(
         env_id,
@@ -78,6 +91,13 @@ def adapt(
         max_episode_steps,
     )
     return SpaceAdapter(spec, encode, _to_box(action_space), frames)
+
+
+def _unsupported(env_id: str, space: spaces.Space[Any]) -> str:
+    return (
+        f"actions of {env_id} are a {type(space).__name__}; supported are Discrete, MultiDiscrete,"
+        " MultiBinary and Box: put a wrapper around it that makes one of these out of its parts"
+    )
 
 
 def _to_box(space: spaces.Box, xp: Any = np) -> Callable[[Any], Any]:
@@ -128,7 +148,7 @@ def _discrete_actions(
         lows, highs = np.ravel(space.low), np.ravel(space.high)
         axes = [np.linspace(low, high, nactions) for low, high in zip(lows, highs, strict=True)]
     else:
-        raise ConfigError(f"the agent needs discrete actions; {env_id} has {space}")
+        raise ConfigError(_unsupported(env_id, space))
     count = math.prod(len(axis) for axis in axes)
     if count > MAX_COMBINATIONS:
         raise ConfigError(

@@ -7,7 +7,9 @@ whatever its observation's size. Nothing is pickled.
 
 from __future__ import annotations
 
+import errno
 import mmap
+import os
 import signal
 import socket
 import struct
@@ -123,6 +125,24 @@ class Memory:
     def over(cls, mapping: mmap.mmap, observation: spaces.Box, action: spaces.Space[Any]) -> Memory:
         at = _bytes(observation)
         return cls(_array(mapping, observation, 0), _array(mapping, action, at))
+
+
+def make_room(file: int, size: int) -> None:
+    """Make the shared file ``size`` bytes long; ConfigError where there is not so much room.
+
+    The memory is taken at once: what is only promised would be a bus error later, in some step.
+    """
+    try:
+        os.truncate(file, size)
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(file, 0, size)
+    except OSError as error:
+        if error.errno in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
+            return  # this kind of file cannot be asked
+        raise ConfigError(
+            f"env_isolation process needs {size / 1e6:,.1f} MB of shared memory for observations and"
+            f" actions, and cannot have it: {error.strerror}"
+        ) from error
 
 
 def observed(space: spaces.Space[Any]) -> spaces.Box:

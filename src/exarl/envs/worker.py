@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
-import importlib
 import json
 import mmap
 import os
@@ -21,11 +21,17 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec as GymSpec
 
 from exarl.comm.codec import decode_arrays, encode_arrays
+from exarl.comm.leaving import leave
 from exarl.envs import wire
 from exarl.envs.base import can_snapshot, described
 from exarl.envs.context import EnvContext
+from exarl.envs.guard import in_words
+from exarl.envs.outcome import ContractError, as_number, begin, not_five
 from exarl.envs.registration import make_env
 from exarl.errors import ConfigError, EnvironmentFailure
+from exarl.registry import import_named
+
+_PATIENCE_S = 0.2  # for threads that the environment left, once it is closed
 
 
 def main(words: Sequence[str]) -> None:
@@ -43,10 +49,9 @@ def main(words: Sequence[str]) -> None:
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     threading.Thread(target=_end_with_rank, args=(control,), daemon=True).start()
-    try:
+    with contextlib.suppress(wire.Gone):
         Server(wire.Line(socket.socket(fileno=control)), memory).serve()
-    except wire.Gone:
-        return
+    leave(0, _PATIENCE_S)
 
 
 class Server:
@@ -61,11 +66,9 @@ class Server:
             call, payload = self._line.receive()
             try:
                 answer = self._do(call, payload)
-            except SystemExit:
-                raise
-            except Exception as error:  # noqa: BLE001 - whatever it is, the rank is told
+            except BaseException as error:  # noqa: BLE001 - whatever it is, the rank is told
                 self._line.send(wire.FAILED, json.dumps(_words(error, call)).encode())
-                if call == wire.MAKE:
+                if call in (wire.MAKE, wire.CLOSE):
                     return
                 continue
             self._line.send(wire.DONE, answer)
@@ -74,11 +77,15 @@ class Server:
 
     def _do(self, call: int, payload: bytes) -> bytes:
         if call == wire.STEP:
-            raw, reward, terminated, truncated, _ = self._env.step(self._action())
+            outcome = self._env.step(self._action())
+            try:
+                raw, reward, terminated, truncated, _ = outcome
+            except (TypeError, ValueError):
+                raise not_five(outcome) from None
             return self._show(raw, reward, terminated, truncated)
         if call == wire.RESET:
             (seed,) = wire.SEED.unpack(payload)
-            raw, _ = self._env.reset(seed=None if seed == wire.NO_SEED else seed)
+            raw = begin(self._env, None if seed == wire.NO_SEED else seed)
             return self._show(raw, 0.0, False, False)
         if call == wire.GET_STATE:
             return encode_arrays(self._env.unwrapped.get_state())  # type: ignore[attr-defined]
@@ -106,7 +113,7 @@ class Server:
         self._discrete = isinstance(actions, gymnasium.spaces.Discrete)
         spaces = [wire.describe_space(shown), wire.describe_space(actions)]
         size = wire.Memory.size(shown, actions)
-        os.truncate(self._file, size)
+        wire.make_room(self._file, size)
         self._memory = wire.Memory.over(mmap.mmap(self._file, size), shown, actions)
         modes = self._env.metadata.get("render_modes", [])
         metadata = {"render_modes": modes, "render_fps": self._env.metadata.get("render_fps")}
@@ -130,9 +137,11 @@ class Server:
             seen = np.asarray(seen)
             if seen.shape == shared.shape and seen.dtype.kind in "biuf":
                 np.copyto(shared, seen, casting="unsafe")
-                return wire.OUTCOME.pack(float(reward), bool(terminated), bool(truncated))
+                return wire.OUTCOME.pack(as_number(reward), bool(terminated), bool(truncated))
+        except ContractError as error:
+            raise ContractError(f"it returned {error}") from error
         except (TypeError, ValueError, LookupError) as error:
-            cause = f"what is not of its spaces ({type(error).__name__}: {error})"
+            cause = f"what is not of its spaces ({in_words(error)})"
             raise EnvironmentFailure(f"it returned {cause}", "shape") from error
         raise EnvironmentFailure(
             f"it returned an observation of shape {seen.shape} and type {seen.dtype}, its space says"
@@ -146,19 +155,21 @@ def enter(id: str, spec: str | None, module: str | None) -> str:
     prefix, _, name = id.rpartition(":")
     for needed in (prefix, module):
         if needed:
-            importlib.import_module(needed)  # which registers what it has
+            import_named(needed)  # which registers what it has
     if spec is not None:
         gymnasium.registry[name] = GymSpec.from_json(spec)
     return name
 
 
-def _words(error: Exception, call: int) -> dict[str, str]:
+def _words(error: BaseException, call: int) -> dict[str, str]:
     if isinstance(error, EnvironmentFailure):
         return {"message": str(error), "kind": error.kind}
+    if isinstance(error, ContractError):
+        return {"message": str(error), "kind": "shape"}
     if call == wire.MAKE and isinstance(error, ConfigError):
         return {"message": str(error), "kind": "make"}
     traceback.print_exception(error)  # into the environment's own output
-    return {"message": f"{type(error).__name__}: {error}", "kind": "raise"}
+    return {"message": in_words(error), "kind": "raise"}
 
 
 def _end_with_rank(control: int) -> None:

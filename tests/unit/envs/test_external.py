@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from gymnasium.envs.classic_control.cartpole import CartPoleEnv
+from helpers_envs import DEEDS
 from helpers_jobs import dead, wait_until
 from helpers_programs import (
     CC,
@@ -162,6 +163,7 @@ def test_what_went_wrong_is_said_and_a_reset_starts_anew(
         env.step(0)
     for word in words:
         assert word in str(failure.value)
+    assert failure.value.kind == ("crash" if orders[0] in ("exit", "crash") else "raise")
     with pytest.raises(EnvironmentFailure, match="reset before"):
         env.step(0)
     assert env.reset(seed=5)[0].tolist() == [0, 1, 5]
@@ -171,8 +173,9 @@ def test_a_program_that_hangs_is_given_up(external: Make) -> None:
     env = external(subject("hang", "1"), timeout=0.3)
     env.reset(seed=1)
     started = time.monotonic()
-    with pytest.raises(EnvironmentFailure, match=r"no answer within 0\.3 s"):
+    with pytest.raises(EnvironmentFailure, match=r"no answer within 0\.3 s") as failure:
         env.step(0)
+    assert failure.value.kind == "timeout"
     assert time.monotonic() - started < 1.5
 
 
@@ -209,8 +212,9 @@ def test_a_program_that_does_not_start(command: str, words: list[str]) -> None:
 
 def test_a_program_that_never_connects() -> None:
     started = time.monotonic()
-    with pytest.raises(EnvironmentFailure, match=r"not connected within 0.3 s"):
+    with pytest.raises(EnvironmentFailure, match=r"not connected within 0.3 s") as failure:
         ExternalEnv(subject("deaf", "1"), start_timeout=0.3)
+    assert failure.value.kind == "timeout"
     assert time.monotonic() - started < 5
 
 
@@ -265,6 +269,33 @@ def test_the_program_does_not_outlive_a_killed_process() -> None:
     wait_until(lambda: dead(pid), 10)
 
 
+HANDFUL = """
+import exarl, helpers_envs
+from exarl.envs.external.host import host
+host(helpers_envs.Handful())
+"""
+
+
+@pytest.mark.parametrize("end", ["close", "killed"])
+def test_daemons_of_a_program_go_with_it(
+    external: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    (tmp_path / "solver.py").write_text(HANDFUL)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    env = external(f"{sys.executable} {tmp_path}/solver.py")
+    env.reset(seed=1)
+    _, pid, started = env.step(DEEDS.index("daemon"))[0].astype(int).tolist()
+    assert not dead(pid) and not dead(started)
+    if end == "close":
+        env.close()
+    else:
+        os.kill(pid, signal.SIGKILL)
+        with pytest.raises(EnvironmentFailure, match="killed by SIGKILL") as failure:
+            env.step(0)
+        assert failure.value.kind == "crash"
+    wait_until(lambda: dead(pid) and dead(started), 10)
+
+
 # -- the environment of a program --------------------------------------------------------------------
 
 
@@ -277,6 +308,7 @@ def test_the_mark_of_an_mpi_rank_is_taken_off() -> None:
     kept = {
         "PATH": "/bin", "SLURM_JOB_ID": "12", "SLURM_JOB_NODELIST": "n[1-2]", "OMP_NUM_THREADS": "2",
         "SLURM_NTASKS": "4", "I_MPI_FABRICS": "shm", "MPICH_GPU_SUPPORT_ENABLED": "1",
+        "OMPI_ALLOW_RUN_AS_ROOT": "1",
     }  # fmt: skip
     assert scrubbed({**rank, **kept}) == kept
 

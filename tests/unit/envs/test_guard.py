@@ -227,6 +227,43 @@ def test_failures_in_a_block_that_is_given_up_are_not_forgotten() -> None:
         assert len(collect(continued).failures) == 0
 
 
+def test_a_block_with_failures_is_finished_after_a_resume() -> None:
+    def make() -> Rollout:
+        return guarded(lambda i: Flaky(i, {(0, 2), (1, 1)}, "raise"), [0, 1], 8)
+
+    whole, part, other = make(), make(), make()
+    asked = iter(range(9))
+    assert part.collect(0, lambda: next(asked) == 5) is None
+    other.restore(through_storage(part.state(unfinished=True))[0])
+    block = collect(other)
+    assert block.restarts == 4
+    assert_same_block(block, collect(whole))
+
+
+class Unsaveable(Flaky):
+    """Says where it is; its first request for a state fails."""
+
+    def get_state(self) -> dict[str, np.ndarray]:
+        if self._episode == 0:
+            raise RuntimeError("no disk")
+        return {"at": np.array([self._episode, self._step])}
+
+    def set_state(self, state: dict[str, np.ndarray]) -> None:
+        self._episode, self._step = state["at"].tolist()
+
+
+def test_an_environment_that_fails_when_its_block_is_stored_ends_its_episode_there() -> None:
+    part, other = (guarded(lambda i: Unsaveable(i, (), "raise"), [0], 8) for _ in range(2))
+    asked = iter(range(9))
+    assert part.collect(0, lambda: next(asked) == 3) is None
+    other.restore(through_storage(part.state(unfinished=True))[0])
+    block = collect(other)
+    assert np.flatnonzero(block.truncated[:, 0]).tolist() == [2]
+    assert block.observations[:, 0, 1].tolist() == [0] * 3 + [1] * 6  # the episode before each step
+    assert block.final_observations.tolist() == [[0, 0, 3]]
+    assert (block.restarts, block.failures.tolist()) == (1, [[0, 1, 0, 0, 0, 0]])
+
+
 # -- giving up ------------------------------------------------------------------------------------
 
 

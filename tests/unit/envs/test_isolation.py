@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import subprocess
@@ -13,7 +14,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-from helpers_envs import DEEDS
+from helpers_envs import DEEDS, Drift
 from helpers_jobs import dead, wait_until
 from helpers_learning import Scripted, adapter_of, assert_same_block, collect, through_storage
 
@@ -152,37 +153,39 @@ def test_what_it_writes_goes_to_its_file_and_it_is_no_rank(
 def test_nothing_is_left_of_it() -> None:
     """Neither its process, nor what that has started, nor a file in memory."""
     before = files_in_memory()
-    for end in ("close", "hang"):
-        env, _ = isolate("Handful-v0", {}, limits=Limits(step=0.3))
+    for end, leaves in (("close", "sleeper"), ("hang", "daemon"), ("segfault", "daemon")):
+        env, _ = isolate("Handful-v0", {}, limits=Limits(step=2.0))
         env.reset(seed=0)
-        _, pid, started = env.step(DEEDS.index("sleeper"))[0].astype(int).tolist()
+        _, pid, started = env.step(DEEDS.index(leaves))[0].astype(int).tolist()
         assert not dead(pid) and not dead(started)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
             os.kill(pid, number)  # its rank's affair: it may be asked for its state yet
         env.step(0)
-        if end == "hang":
-            with pytest.raises(EnvironmentFailure):
-                env.step(DEEDS.index("hang"))
-        else:
+        if end == "close":
             env.close()
+        else:
+            with pytest.raises(EnvironmentFailure):
+                env.step(DEEDS.index(end))
         wait_until(lambda pids=(pid, started): all(map(dead, pids)), 10)
     assert files_in_memory() <= before
 
 
 def files_in_memory() -> set[str]:
     """But for those of MPI jobs that run beside."""
-    return {name for name in os.listdir("/dev/shm") if not name.startswith("mpich_")}  # noqa: PTH208
+    of_mpi = ("mpich_", "vader_segment", "sm_segment")
+    return {name for name in os.listdir("/dev/shm") if not name.startswith(of_mpi)}  # noqa: PTH208
 
 
 ORPHANS = """
-import os, gymnasium, signal
+import os, sys, gymnasium, signal
 from helpers_envs import DEEDS
 from exarl.envs.isolation import isolate
 gymnasium.register("Handful-v0", "helpers_envs:Handful")
 env, _ = isolate("Handful-v0", {})
 env.reset(seed=0)
-seen = env.step(DEEDS.index("sleeper"))[0].astype(int)
-print(*seen[1:], flush=True)
+first = env.step(DEEDS.index("sleeper"))[0].astype(int)
+seen = env.step(DEEDS.index("daemon"))[0].astype(int)
+print(*first[1:], seen[2], flush=True)
 env.step(DEEDS.index("hang"))
 """
 
@@ -197,11 +200,58 @@ def test_it_dies_with_its_rank_even_while_it_hangs(tmp_path: Path) -> None:
     )
     assert rank.stdout is not None
     pids = [int(word) for word in rank.stdout.readline().split()]
-    assert len(pids) == 2 and not any(map(dead, pids))
+    assert len(pids) == 3 and not any(map(dead, pids))
     rank.kill()
     rank.wait()
     rank.stdout.close()
     wait_until(lambda: all(map(dead, pids)), 10)
+
+
+def test_a_partial_entry_point_is_made_with_its_arguments() -> None:
+    """What the user gives wins over the partial's keywords, as it does in Gymnasium."""
+    given: list[dict[str, float]] = [{}, {"far": 1e9}]
+    partials = [(functools.partial(Drift, far=0.5), given), (functools.partial(Drift, 0.5), [{}])]
+    for entry, parameters in partials:
+        id = "PartialDrift-v0"
+        gymnasium.register(id, entry, max_episode_steps=9)
+        try:
+            for kwargs in parameters:
+                (env, limit), (inline, _) = isolate(id, kwargs), make_env(id, kwargs)
+                assert limit == 9
+                (one, _), (other, _) = env.reset(seed=3), inline.reset(seed=3)
+                np.testing.assert_array_equal(one, other)
+                ends = [env.step(1)[2] for _ in range(3)]
+                assert ends == [inline.step(1)[2] for _ in range(3)]
+                assert ends[-1] == (not kwargs)
+                env.close()
+        finally:
+            gymnasium.registry.pop(id)
+
+
+CRAMPED = """
+import resource, gymnasium
+from exarl.envs.isolation import isolate
+from exarl.errors import ConfigError
+gymnasium.register("Wide-v0", "helpers_envs:Wide")
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, 1 << 16))
+try:
+    isolate("Wide-v0", {})
+except ConfigError as error:
+    print(error)
+"""
+
+
+def test_too_little_shared_memory_is_one_line_and_no_bus_error(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", CRAMPED],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)},
+        check=True,
+    )
+    (line,) = done.stdout.splitlines()
+    assert line.startswith("env_isolation process needs 0.8 MB of shared memory"), done.stderr
+    assert "File too large" in line
 
 
 # -- what cannot be isolated ------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import numpy as np
 
 from exarl.envs.booster.kernel import VARIABLES
 from exarl.envs.booster.surrogate import ACTIVATIONS, Dense, Layer, Lstm
+from exarl.errors import install
 
 PASSED_OVER = ("InputLayer", "Dropout")
 """Layers that do nothing when a model is used."""
@@ -20,7 +21,9 @@ def read_keras(path: Path) -> tuple[tuple[Layer, ...], int]:
     try:
         import h5py  # type: ignore[import-not-found, import-untyped, unused-ignore]
     except ImportError as error:
-        raise ValueError("reading a Keras surrogate needs the package h5py") from error
+        raise ValueError(
+            f"a Keras surrogate needs the package h5py: {install('booster')}"
+        ) from error
     try:
         with h5py.File(path, "r") as file:
             model = json.loads(_text(file.attrs["model_config"]))

@@ -54,7 +54,7 @@ class ExternalEnv(TalkingEnv):
         if not self._program.accept(self._start_timeout):
             self._program.patience = 0.0
             raise EnvironmentFailure(
-                f"{self._peer()} has not connected within {self._start_timeout:g} s"
+                f"{self._peer()} has not connected within {self._start_timeout:g} s", "timeout"
             )
 
     def _exchange(self, data: bytes) -> bytes:

@@ -30,6 +30,8 @@ from exarl.envs.external.protocol import (
     seed_of,
 )
 from exarl.envs.external.spaces import action_port, check_value, port, spaces_message
+from exarl.envs.guard import FAILING, close_at_end, in_words
+from exarl.envs.outcome import as_number
 from exarl.errors import ConfigError
 
 log = logging.getLogger(__name__)
@@ -53,7 +55,7 @@ def host(env: gymnasium.Env[Any, Any], link: Link | None = None) -> None:
         return
     finally:
         link.close()
-        env.close()
+        close_at_end(0, env)
 
 
 def open_link() -> Link:
@@ -84,10 +86,10 @@ class Answering:
             return self._answer(message)
         except ProtocolError as error:
             return error_message(Fault.MALFORMED, str(error), session)
-        except Exception as error:
+        except FAILING as error:
             log.exception("the environment failed")
             self._begun = False
-            text = f"the environment raised {type(error).__name__}: {error}"
+            text = f"the environment raised {in_words(error)}"
             return error_message(Fault.FAILED, text, session)
 
     def _answer(self, message: Message) -> Message:
@@ -113,7 +115,7 @@ class Answering:
         observation, reward, terminated, truncated, _ = self._env.step(self._action.receive(array))
         seen = self._observation.send(observation)
         return result_message(
-            seen, float(reward), bool(terminated), bool(truncated), message.session
+            seen, as_number(reward), bool(terminated), bool(truncated), message.session
         )
 
 

@@ -15,14 +15,16 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 from exarl.envs import child
+from exarl.envs.external.last_words import last_words
 from exarl.envs.external.link import ADDRESS, Link
 from exarl.envs.external.protocol import MAX_BYTES, Kind, Message, encode
 from exarl.errors import EnvironmentFailure
+from exarl.runs.scratch import scratch_folder
 
 Transport = Literal["socket", "stdio"]
 
 _LONGEST_PATH = 100  # of a Unix socket; systems allow 104 or 108
-_LAST_WORDS = 500
+_READ_BACK = 1 << 14  # bytes of its output among which a program's last words are looked for
 
 
 class Program:
@@ -51,7 +53,10 @@ class Program:
         self._log: IO[bytes] | None = None
         self._listener: socket.socket | None = None
         self._max_bytes, self._last_moment = max_bytes, last_moment
-        self._folder = _private_folder()
+        try:
+            self._folder = _private_folder()
+        except OSError as error:
+            raise self._not_started(error) from error
         try:
             output = _output_file(work_dir or self._folder)
             self._log = output.open("rb")
@@ -59,8 +64,7 @@ class Program:
             self._process = self._start(command, address, output, work_dir)
         except OSError as error:
             self._clean()
-            reason = error.strerror or str(error)
-            raise EnvironmentFailure(f"cannot start '{self.name}': {reason}") from error
+            raise self._not_started(error) from error
 
     @property
     def connected(self) -> bool:
@@ -82,7 +86,7 @@ class Program:
                 peer, _ = self._listener.accept()
             except (TimeoutError, BlockingIOError):
                 if self._process.poll() is not None:
-                    raise EnvironmentFailure(self.ending()) from None
+                    raise EnvironmentFailure(self.ending(), "crash") from None
                 if time.monotonic() >= deadline:
                     return False
                 continue
@@ -97,7 +101,7 @@ class Program:
         try:
             self._link.send(data, timeout)
         except (EOFError, TimeoutError) as error:
-            raise EnvironmentFailure(self._why(error)) from error
+            raise self._failure(error) from error
 
     def receive(self, timeout: float | None = None) -> bytes:
         """Its next message; EnvironmentFailure when none comes. ProtocolError is let through."""
@@ -105,7 +109,7 @@ class Program:
         try:
             return self._link.receive(timeout)
         except (EOFError, TimeoutError) as error:
-            raise EnvironmentFailure(self._why(error)) from error
+            raise self._failure(error) from error
 
     def ending(self) -> str:
         """How the program ended, in a sentence; it is given a moment to do so."""
@@ -113,8 +117,7 @@ class Program:
             self._process.wait(self._last_moment)
         code = self._process.poll()
         how = "closed its connection" if code is None else child.how_it_ended(code)
-        words = self._last_words()
-        return f"'{self.name}' {how}" + (f"; its last words: {words}" if words else "")
+        return f"'{self.name}' {how}{self._last_words()}"
 
     @property
     def running(self) -> bool:
@@ -137,10 +140,14 @@ class Program:
         child.end(self._process, self.patience, grace)
         self._clean()
 
-    def _why(self, error: Exception) -> str:
+    def _not_started(self, error: OSError) -> EnvironmentFailure:
+        reason = error.strerror or str(error)
+        return EnvironmentFailure(f"cannot start '{self.name}': {reason}")
+
+    def _failure(self, error: Exception) -> EnvironmentFailure:
         if isinstance(error, TimeoutError):
-            return f"'{self.name}' gave {error}"
-        return self.ending()
+            return EnvironmentFailure(f"'{self.name}' gave {error}{self._last_words()}", "timeout")
+        return EnvironmentFailure(self.ending(), "crash")
 
     def _listen(self) -> str:
         path = self._folder / "socket"
@@ -156,7 +163,7 @@ class Program:
         options: dict[str, Any] = {"cwd": work_dir}
         if address == "stdio":
             options |= {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-        process = child.start(child.tied(words), output, environ={ADDRESS: address}, **options)
+        process = child.start_kept(words, output, environ={ADDRESS: address}, **options)
         if address != "stdio":
             return process
         assert process.stdin is not None
@@ -172,8 +179,9 @@ class Program:
         if self._log is None or self._log.closed:
             return ""
         size = self._log.seek(0, os.SEEK_END)
-        self._log.seek(max(0, size - _LAST_WORDS))
-        return " ".join(self._log.read().decode(errors="replace").split())
+        self._log.seek(max(0, size - _READ_BACK))
+        words = last_words(self._log.read().decode(errors="replace"))
+        return f"; its last words: {words}" if words else ""
 
     def _tidy(self) -> None:
         """Once connected, neither the socket nor the private folder is needed by name, so that not even
@@ -190,11 +198,8 @@ class Program:
 
 def _private_folder() -> Path:
     """A folder that nobody else can look into, with a name short enough for a socket in it."""
-    folder = Path(tempfile.mkdtemp(prefix="exarl-"))
-    if len(str(folder)) < _LONGEST_PATH - len("/socket"):
-        return folder
-    folder.rmdir()
-    return Path(tempfile.mkdtemp(prefix="exarl-", dir="/tmp"))
+    longest = len(f"{tempfile.gettempdir()}/exarl-12345678/socket")
+    return scratch_folder("exarl-", None if longest < _LONGEST_PATH else "/tmp")
 
 
 def _output_file(folder: Path) -> Path:

@@ -59,7 +59,7 @@ class RemoteEnv(TalkingEnv):
             if answer is None:
                 if time.monotonic() - alive >= self._timeout:
                     late = f"no answer from {self._address} within {self._timeout:g} s"
-                    raise EnvironmentFailure(late)
+                    raise EnvironmentFailure(late, "timeout")
                 line.ping()
                 continue
             alive = time.monotonic()

