@@ -1,8 +1,8 @@
 """Configuration: documented fields, layered loading, one frozen result."""
 
-from exarl.config.layers import FAMILIES, Source, parse_flags, read_source
-from exarl.config.learner import STOPS, LearnerConfig
-from exarl.config.resolve import Configuration, load, resolve, stored_source
+from exarl.config.layers import FAMILIES, Source, parse_flags, read_source, tuned_files
+from exarl.config.learner import GROUPS, STOPS, LearnerConfig
+from exarl.config.resolve import Configuration, load, resolve, stored_source, tuned_in
 from exarl.config.schema import (
     Parameter,
     Schema,
@@ -15,6 +15,7 @@ from exarl.config.schema import (
 
 __all__ = [
     "FAMILIES",
+    "GROUPS",
     "STOPS",
     "Configuration",
     "LearnerConfig",
@@ -30,5 +31,7 @@ __all__ = [
     "schema_of",
     "schema_of_signature",
     "stored_source",
+    "tuned_files",
+    "tuned_in",
     "type_name",
 ]

@@ -9,6 +9,7 @@ A folder of configuration has the predecessor's layout::
 
 from __future__ import annotations
 
+import glob
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ from typing import Any
 from exarl.errors import ConfigError
 
 FAMILIES = ("learner", "agent", "model", "workflow", "env")
+PACKAGED = str(files("exarl.config") / "defaults")
+"""The folder of the settings that come with EXARL."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +46,20 @@ def folder_sources(folder: Path, ids: Mapping[str, str]) -> list[Source]:
     ]
     paths = [(folder / name, family) for name, family in names]
     found = [read_source(path, family) for path, family in paths if exists(path, Path.is_file)]
-    tuned = folder / f"tuned/{ids.get('agent')}/{ids.get('env')}.json"
+    tuned = folder / tuned_name(ids.get("agent"), ids.get("env"))
     return [*found, tuned_source(tuned, ids.get("model"))] if exists(tuned, Path.is_file) else found
+
+
+def tuned_name(agent: str | None, env: str | None) -> str:
+    """The name, in a configuration folder, of the settings for a pair of agent and environment."""
+    return f"tuned/{agent}/{env}.json"
+
+
+def tuned_files(agent: str | None = None, env: str | None = None) -> list[Path]:
+    """The files of settings for an agent, an environment (None: any), weakest layer first."""
+    pattern = tuned_name(*(glob.escape(id) if id else "*" for id in (agent, env)))
+    found = [sorted(folder.glob(pattern)) for folder in layer_folders(None)]
+    return [path for paths in found for path in paths if exists(path, Path.is_file)]
 
 
 def tuned_source(path: Path, model: str | None) -> Source:
@@ -68,8 +83,7 @@ def exists(path: Path, test: Callable[[Path], bool] = Path.exists) -> bool:
 
 def layer_folders(project: Path | None) -> list[Path]:
     """Configuration folders, weakest first; ``project`` replaces ``./exarl/config``."""
-    packaged = Path(str(files("exarl.config") / "defaults"))
-    return [packaged, Path.home() / ".exarl/config", project or Path("exarl/config")]
+    return [Path(PACKAGED), Path.home() / ".exarl/config", project or Path("exarl/config")]
 
 
 def read_source(path: Path, family: str | None = None) -> Source:
@@ -91,8 +105,12 @@ def read_source(path: Path, family: str | None = None) -> Source:
     return Source(values if family else _dotted(values), str(path), family)
 
 
+class Bare(str):
+    """The value "true" of a flag that was given without a value."""
+
+
 def parse_flags(words: Sequence[str]) -> dict[str, str]:
-    """``--key value``, ``--key=value`` and a bare ``--key`` (true) as a mapping.
+    """``--key value``, ``--key=value`` and a bare ``--key`` (``Bare``) as a mapping.
 
     Keys may be spelt with ``-`` or ``_``. Anything else raises ConfigError.
     """
@@ -112,7 +130,7 @@ def parse_flags(words: Sequence[str]) -> dict[str, str]:
                 value = following[0]
                 position += 1
             else:
-                value = "true"
+                value = Bare("true")
         flags[key.replace("-", "_")] = value
     return flags
 

@@ -12,6 +12,20 @@ LEVELS = ("debug", "info", "warning", "error")
 STOPS = ("total_steps", "n_episodes", "wall_time", "target_reward")
 """What ends a run."""
 
+GROUPS: dict[str, tuple[str, ...]] = {
+    "what to train": ("agent", "env", "workflow", "model_type", "seed"),
+    "when to stop (the first that is reached)": (*STOPS, "reward_window"),
+    "evaluation during training": ("eval_interval", "eval_episodes"),
+    "the environment": (
+        *("n_steps", "frame_stack", "action_type", "env_failure", "max_env_failures"),
+        *("env_isolation", "step_timeout", "reset_timeout"),
+    ),
+    "ranks and blocks": ("envs_per_actor", "block_steps", "learner_procs", "process_per_env"),
+    "files": ("output_dir", "run_dir", "checkpoint_interval", "keep_checkpoints"),
+    "logging": (*("log_level", "log_to", "log_online", "log_project", "watchdog", "profile"),),
+}
+"""The parameters as 'exarl train --help' shows them; one that is not here comes last."""
+
 
 @dataclass(frozen=True)
 class LearnerConfig:
@@ -64,6 +78,12 @@ class LearnerConfig:
     )
     max_env_failures: int = param(
         10, "with env_failure restart: failures of one environment in a row that end the run", ge=1
+    )
+
+    on_divergence: Literal["stop", "warn", "rollback"] = param(
+        "stop",
+        "losses or weights that are not finite end the run (stop), are told of (warn), or take it back"
+        " to its last good checkpoint and on with other random numbers, up to 3 times (rollback)",
     )
 
     output_dir: str = param("./results_dir/", "folder that holds the run directories")

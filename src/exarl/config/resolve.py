@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,21 +12,40 @@ from typing import Any, TypeVar
 
 from exarl.config.layers import (
     FAMILIES,
+    PACKAGED,
     Source,
     exists,
     folder_sources,
     layer_folders,
     read_source,
+    tuned_name,
 )
 from exarl.config.learner import STOPS, LearnerConfig
 from exarl.config.schema import Parameter, Schema, check, schema_of
-from exarl.errors import ConfigError, did_you_mean
+from exarl.errors import ConfigError, as_one, did_you_mean
 
 Lookup = Callable[[str, str], tuple[Schema, bool]]
 """(family, id) -> the component's parameters, and whether it takes others as well."""
 
 SELECTORS = {"agent": "agent", "env": "env", "workflow": "workflow", "model": "model_type"}
 DEFAULT_TOTAL_STEPS = 100_000
+NAMES = {"agent": "agent", "env": "environment", "workflow": "workflow", "model": "network"}
+"""The families of components in words."""
+
+ELSEWHERE = {
+    "lr": "learning_rate",
+    "timesteps": "total_steps",
+    "total_timesteps": "total_steps",
+    "episodes": "n_episodes",
+    "max_episode_steps": "n_steps",
+    "num_envs": "envs_per_actor",
+    "buffer_size": "replay_capacity",
+    "discount": "gamma",
+    "ent_coef": "entropy_scale",
+    "net_arch": "hidden",
+    "model": "model_type",
+}
+"""What other libraries call some of the parameters."""
 
 C = TypeVar("C")
 
@@ -86,13 +106,19 @@ def resolve(lookup: Lookup, sources: Sequence[Source]) -> Configuration:
         for family, schema in schemas.items()
     }
     origins = {f"{f}.{name}": "default" for f in FAMILIES for name in values[f]}
+    mistakes: list[ConfigError] = []
     for source in sources:
         for key, value in source.values.items():
-            parameter, family = _find(key, source, schemas, open_ended)
-            values[family][parameter.name] = check(
-                parameter, value, source.origin, text=source.text
-            )
+            try:
+                parameter, family = _find(key, source, schemas, open_ended)
+                checked = check(parameter, value, source.origin, text=source.text)
+            except ConfigError as error:
+                mistakes.append(error)
+                continue
+            values[family][parameter.name] = checked
             origins[f"{family}.{parameter.name}"] = source.origin
+    if mistakes:
+        raise as_one(mistakes)
     for family, schema in schemas.items():
         missing = [n for n, p in schema.items() if p.required and n not in values[family]]
         if missing:
@@ -104,6 +130,20 @@ def resolve(lookup: Lookup, sources: Sequence[Source]) -> Configuration:
         origin = origins.get(f"learner.{str(error).split()[0]}")
         raise ConfigError(f"{error} ({origin})" if origin else str(error)) from error
     return Configuration(learner, values, origins)
+
+
+def tuned_in(configuration: Configuration) -> list[str]:
+    """In words, the settings in force that were made for this pair of agent and environment."""
+    agent, env = configuration.learner.agent, configuration.learner.env
+    counts = Counter(
+        o for o in configuration.origins.values() if o.endswith(tuned_name(agent, env))
+    )
+    return [
+        f"used: {count} setting{'s' if count > 1 else ''}"
+        f" {'packaged' if origin.startswith(PACKAGED) else f'in {origin}'} for {agent} with {env};"
+        f" see 'exarl describe {agent} {env}'"
+        for origin, count in counts.items()
+    ]
 
 
 def find_parameter(lookup: Lookup, sources: Sequence[Source], key: str) -> Parameter:
@@ -132,7 +172,8 @@ def _select(sources: Sequence[Source]) -> dict[str, str]:
         for family, key in SELECTORS.items():
             for spelling in (key, f"learner.{key}"):
                 if spelling in source.values and source.family in (None, "learner"):
-                    ids[family] = check(learner[key], source.values[spelling], source.origin)
+                    value = source.values[spelling]
+                    ids[family] = check(learner[key], value, source.origin, text=source.text)
     return ids
 
 
@@ -141,21 +182,28 @@ def _schemas(
 ) -> tuple[dict[str, Schema], set[str]]:
     schemas: dict[str, Schema] = {"learner": schema_of(LearnerConfig)}
     open_ended: set[str] = set()
+    mistakes: list[ConfigError] = []
     for family in FAMILIES[1:]:
         try:
             schemas[family], others = lookup(family, ids[family])
         except ConfigError as error:
             origin = origins.get(f"learner.{SELECTORS[family]}")
-            raise ConfigError(f"{error} ({origin})" if origin else str(error)) from error
+            mistakes.append(ConfigError(f"{error} ({origin})" if origin else str(error)))
+            continue
         if others:
             open_ended.add(family)
+    if mistakes:
+        raise as_one(mistakes)
     return schemas, open_ended
 
 
 def _find(
     key: str, source: Source, schemas: Mapping[str, Schema], open_ended: set[str]
 ) -> tuple[Parameter, str]:
-    """The parameter a key means: ``family.name``, or the first family that has the name."""
+    """The parameter a key means: ``family.name``, or a name that only one component has.
+
+    A name of the run itself means the run's, whatever the components call theirs.
+    """
     family, dot, name = key.partition(".")
     if dot and family not in FAMILIES:
         hint = did_you_mean(family, FAMILIES) or f" (families: {', '.join(FAMILIES)})"
@@ -164,13 +212,21 @@ def _find(
         candidates = [family]
     else:
         candidates, name = [source.family] if source.family else list(FAMILIES), key
-    for family in candidates:
-        if name in schemas[family]:
-            return schemas[family][name], family
+    having = [family for family in candidates if name in schemas[family]]
+    if len(having) > 1 and having[0] != "learner":
+        dashes = "--" if source.text else ""
+        owners = " and ".join(f"the {NAMES[family]}" for family in having)
+        ways = " or ".join(f"{dashes}{family}.{name}" for family in having)
+        raise ConfigError(
+            f"{owners} each have a parameter '{name}' ({source.origin}): write {ways}"
+        )
+    if having:
+        return schemas[having[0]][name], having[0]
     if "env" in candidates and "env" in open_ended and (dot or source.family == "env"):
         return Parameter(name, Any, dataclasses.MISSING), "env"
     known = {n for f in candidates for n in schemas[f]}
-    hint = did_you_mean(name, known)
+    here = ELSEWHERE.get(name.lower())
+    hint = f"; did you mean '{here}'?" if here in known else did_you_mean(name, known)
     raise ConfigError(f"unknown parameter '{key}' ({source.origin}){hint}")
 
 

@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from exarl.config.layers import Bare
 from exarl.errors import ConfigError
 
 
@@ -121,13 +122,20 @@ def check(parameter: Parameter, value: Any, origin: str, *, text: bool = False) 
 
     ``text`` says that the value was typed on a command line and may be any spelling of itself.
     """
-    for candidate, strict in _readings(value) if text else ((value, True),):
+    bare = text and isinstance(value, Bare)
+    for candidate, strict in _readings(True if bare else value) if text else ((value, True),):
         try:
             converted = msgspec.convert(candidate, parameter.type, strict=strict)
         except (msgspec.ValidationError, UnicodeEncodeError):  # or a word that is no text
             continue
         _check_numbers(parameter, converted, value, origin)
         return converted
+    if bare:
+        plain = isinstance(parameter.default, int | float | str) and parameter.default != ""
+        example = parameter.default if plain else "VALUE"
+        raise ConfigError(
+            f"{parameter.name} needs a value ({origin}), as in --{parameter.name} {example}"
+        )
     shown = value if isinstance(value, str) else json.dumps(value, default=str)
     raise ConfigError(
         f"{parameter.name} is {type_name(parameter.type)}, not {_short(shown)!r} ({origin})"

@@ -12,6 +12,7 @@ from exarl.export.policy import (
     Activation,
     Affine,
     ArgMax,
+    Choose,
     Convolution,
     Layer,
     Lstm,
@@ -120,6 +121,11 @@ for (int i = 1; i < {n_in}; i++)
     if ({x}[i] > {x}[best{k}])
         best{k} = i;
 {y}[0] = (float)best{k};
+"""
+
+_CHOOSE = """\
+for (int i = 0; i < {n_out}; i++)
+    {y}[i] = {name}_values{k}[(int){x}[0] * {n_out} + i];
 """
 
 
@@ -264,6 +270,8 @@ def _code(layer: Layer, values: dict[str, Any]) -> str:
             return _LSTM.format(**values, units=layer.units, gates=4 * layer.units)
         case ArgMax():
             return _ARGMAX.format(**values)
+        case Choose():
+            return _CHOOSE.format(**values)
         case _:
             value = _elementwise(layer, values["name"], f"{values['x']}[i]", values["k"])
             return _ELEMENTWISE.format(**values, value=value)

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from exarl.errors import ConfigError
+from exarl.errors import ConfigError, install
 from exarl.export.policy import (
     Activation,
     Affine,
     ArgMax,
+    Choose,
     Convolution,
     Layer,
     Lstm,
@@ -47,7 +48,7 @@ def load_onnx() -> Any:
     try:
         import onnx
     except ImportError as error:
-        raise ConfigError("onnx needs the extra 'exarl[export]'; npz and c do not") from error
+        raise ConfigError(f"onnx needs {install('export')}; npz and c do not") from error
     return onnx
 
 
@@ -73,6 +74,9 @@ def _add(graph: _Graph, layer: Layer, x: str, number: int) -> str:
             return _lstm(graph, layer, x, number)
         case ArgMax():
             return graph.op("Cast", graph.op("ArgMax", x, axis=1, keepdims=1), to=1)  # float
+        case Choose():
+            index = graph.op("Cast", graph.op("Reshape", x, np.array([-1])), to=7)  # int64
+            return graph.op("Gather", layer.values, index, axis=0)
         case ToBox():
             moved = graph.op("Mul", graph.op("Add", x, 1.0), 0.5 * (layer.high - layer.low))
             moved = graph.op("Add", moved, layer.low)

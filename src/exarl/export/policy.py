@@ -74,6 +74,13 @@ class ArgMax:
 
 
 @dataclass(frozen=True)
+class Choose:
+    """Row x of ``values``: what the environment takes for the action of this index."""
+
+    values: np.ndarray  # [actions, out]
+
+
+@dataclass(frozen=True)
 class Squash:
     """tanh."""
 
@@ -86,7 +93,9 @@ class ToBox:
     high: np.ndarray  # [in], finite
 
 
-Layer = Affine | Activation | Normalise | Scale | Convolution | Lstm | ArgMax | Squash | ToBox
+Layer = (
+    Affine | Activation | Normalise | Scale | Convolution | Lstm | ArgMax | Choose | Squash | ToBox
+)
 
 
 @dataclass(frozen=True)
@@ -155,6 +164,8 @@ def _apply(layer: Layer, x: np.ndarray) -> Any:
             return _unroll(layer, x)
         case ArgMax():
             return x.argmax(1, keepdims=True)
+        case Choose():
+            return layer.values[x[:, 0].astype(int)]
         case ToBox():
             moved = layer.low + (x + 1) * (0.5 * (layer.high - layer.low))
             return np.clip(moved, layer.low, layer.high)
@@ -208,6 +219,8 @@ def _size_after(layer: Layer, size: int) -> int:
             shapes = {"low": (size,), "high": (size,)}
         case ArgMax():
             given = 1
+        case Choose(values=values):
+            taken, given = 1, values.shape[1]
     if taken != size or given < 1:
         raise ValueError(f"takes {taken} values and gives {given}, but there are {size}")
     for name, shape in shapes.items():

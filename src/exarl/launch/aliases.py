@@ -35,8 +35,9 @@ def modern(words: list[str], environ: Mapping[str, str]) -> tuple[list[str], lis
         kept += ["--learner_gpus", gpus]
     if password is not None:
         notes.append("--redis-password: Ray needs none any more; --address names a cluster")
-        if (head := environ.get("ip_head")) and not has(kept, "address"):
-            kept += ["--address", head]
+        named = has(kept, "address") or has(kept, "workflow.address")
+        if (head := environ.get("ip_head")) and not named:
+            kept += ["--workflow.address", head]
             notes.append(f"ip_head: the cluster at {head} (--address)")
     return kept, notes
 

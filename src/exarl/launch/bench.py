@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 import os
 import signal
 import sys
@@ -76,7 +75,7 @@ def bench(words: list[str]) -> int:
     if line.wants_help(words):
         sys.stdout.write(HELP)
         return 0
-    seconds = take_seconds(words)
+    seconds = line.take_seconds(words, "seconds", 10.0)
     as_json = line.take_flag(words, "json")
     config = line.take(words, "config")
     procs = line.take_count(words, "procs", 1) or 1
@@ -106,17 +105,6 @@ def bench(words: list[str]) -> int:
     return 0
 
 
-def take_seconds(words: list[str]) -> float:
-    text = line.take(words, "seconds")
-    try:
-        seconds = 10.0 if text is None else float(text)
-    except ValueError:
-        seconds = math.nan
-    if not 0 < seconds < math.inf:
-        raise ConfigError(f"seconds is a number above 0, not '{text}' (command line)")
-    return seconds
-
-
 def as_benched(configuration: Configuration) -> list[str]:
     """Words that let a run learn from its first block on, and nothing end it but its time."""
     changes = [word for name in NO_STOPS for word in (f"--learner.{name}", "null")]
@@ -143,7 +131,8 @@ def measure(
         compiling = learning.first_s if learning else 0.0
         training, split = train(words, layout, times["training"], compiling)
     parts = (env_s, act_s, learn_s)
-    bound_by, advice = advise(configuration, layout, parts, environment, learning, split)
+    speed = training.steps_per_s if training else None
+    bound_by, advice = advise(configuration, layout, parts, environment, learning, split, speed)
     named = dict(zip(("learner", "actors"), split, strict=True))
     return Found(environment, acting, learning, training, bound_by, advice, named, note)
 

@@ -2,29 +2,47 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
-import json
 import sys
-import textwrap
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 from exarl import registry
-from exarl.config import Parameter, Schema, schema_of, type_name
+from exarl.config import Schema, read_source, schema_of, tuned_files
 from exarl.errors import ConfigError, did_you_mean
 from exarl.launch import words as line
+from exarl.launch.tables import parameter_table, shown
 
 LIST_HELP = "usage: exarl list [agents|envs|workflows|models]\n\nThe ids that can be used.\n"
 DESCRIBE_HELP = """\
 usage: exarl describe ID
+       exarl describe AGENT ENV
 
 What an agent, environment, workflow or network is, and its parameters with type, default, range and
-meaning.
+meaning. With an agent and an environment: the settings that are packaged for the two together, or
+that a tuned/AGENT/ENV.json of yours has.
 """
 KINDS = {
     "agents": registry.agents,
     "workflows": registry.workflows,
     "models": registry.networks,
 }
+
+
+@dataclass(frozen=True)
+class Component:
+    """A registered component: its kind, its id, what it says of itself, its parameters."""
+
+    kind: str
+    id: str
+    doc: str
+    schema: Schema
+    more: str = ""
+
+    def page(self) -> str:
+        table = parameter_table(self.schema) or "  none\n"
+        return f"{self.id} ({self.kind})\n\n{self.doc}\n{self.more}\nparameters:\n{table}"
 
 
 def list_ids(words: list[str]) -> int:
@@ -37,7 +55,7 @@ def list_ids(words: list[str]) -> int:
             hint = did_you_mean(kind, [*KINDS, "envs"]) or " (agents, envs, workflows, models)"
             raise ConfigError(f"cannot list '{kind}'{hint}")
     for kind in kinds:
-        sys.stdout.write("\n".join([f"{kind}:", *(f"  {id}" for id in _ids(kind)), ""]))
+        sys.stdout.write("\n".join([f"{kind}:", *(f"  {id}" for id in ids(kind)), ""]))
     return 0
 
 
@@ -46,43 +64,71 @@ def describe(words: list[str]) -> int:
         sys.stdout.write(DESCRIBE_HELP)
         return 0
     id = line.take_path(words, "id")
+    if words and not words[0].startswith("--"):
+        env = words.pop(0)
+        line.nothing_left(words)
+        sys.stdout.write(settings_of(id, env))
+        return 0
     line.nothing_left(words)
-    for kind, known in KINDS.items():
-        if id in known or known.planned(id):
-            component = known.load(id)
-            schema = schema_of(component.Config) if hasattr(component, "Config") else {}
-            sys.stdout.write(_page(id, kind, inspect.getdoc(component), schema))
-            return 0
-    sys.stdout.write(_describe_env(id))
+    sys.stdout.write(component(id).page() + settings_with(id))
     return 0
 
 
-def parameter_table(schema: Schema) -> str:
-    """Every parameter in two lines: name, type, default and range; then its meaning."""
-    return "".join(_entry(parameter) for parameter in schema.values())
+def component(id: str, kind: str | None = None) -> Component:
+    """What is registered as ``id``, of this kind or of any; ConfigError when nothing is."""
+    for known, registered in KINDS.items():
+        if kind in (None, known) and (id in registered or registered.planned(id) or kind):
+            found = registered.load(id)
+            schema = schema_of(found.Config) if hasattr(found, "Config") else {}
+            doc = inspect.getdoc(found) or ""
+            return Component(known.removesuffix("s"), id, doc, schema)
+    return _environment(id)
 
 
-def _entry(parameter: Parameter) -> str:
-    default = "required" if parameter.required else f"default {_shown(parameter.default)}"
-    facts = [type_name(parameter.type), default, parameter.range()]
-    head = f"  --{parameter.name}  ({'; '.join(fact for fact in facts if fact)})\n"
-    body = textwrap.fill(parameter.help, 92, initial_indent=" " * 6, subsequent_indent=" " * 6)
-    return head + (f"{body}\n" if parameter.help else "")
+def catalogue() -> Iterator[Component]:
+    """Every component of EXARL's and of its plug-ins that can be imported here."""
+    from exarl.envs.registration import BUILTIN, plugins
+
+    for kind in KINDS:
+        for id in ids(kind):
+            with contextlib.suppress(ConfigError):
+                yield component(id, kind)
+    for id in (*BUILTIN, *plugins()):
+        with contextlib.suppress(ConfigError):
+            yield component(id)
 
 
-def _shown(value: Any) -> str:
-    try:
-        return json.dumps(value)
-    except TypeError:
-        return repr(value)
+def settings_of(agent: str, env: str) -> str:
+    """The settings for a pair of agent and environment, file by file; ConfigError without any."""
+    files = tuned_files(agent, env)
+    if not files:
+        component(agent, "agents")
+        component(env, "envs")
+        hint = settings_with(agent) or settings_with(env)
+        raise ConfigError(f"no settings are packaged for {agent} with {env}. {hint}".rstrip())
+    pages = []
+    for path in files:
+        values = dict(read_source(path).values)
+        models = values.pop("models", {})
+        rows = [f"  {key} = {shown(value)}\n" for key, value in values.items()]
+        for model, own in models.items() if isinstance(models, dict) else ():
+            rows += [f"  model.{key} = {shown(v)} (with {model})\n" for key, v in own.items()]
+        pages.append(f"settings for {agent} with {env} ({path}):\n{''.join(rows)}")
+    return "\n".join(pages)
 
 
-def _page(id: str, kind: str, doc: str | None, schema: Schema, more: str = "") -> str:
-    table = parameter_table(schema) or "  none\n"
-    return f"{id} ({kind.removesuffix('s')})\n\n{doc or ''}\n{more}\nparameters:\n{table}"
+def settings_with(id: str) -> str:
+    """With what else there are settings for this agent or environment; empty without any."""
+    envs = {path.stem for path in tuned_files(agent=id)}
+    agents = {path.parent.name for path in tuned_files(env=id)}
+    if not envs | agents:
+        return ""
+    one = (id, min(envs)) if envs else (min(agents), id)
+    others = ", ".join(sorted(envs | agents))
+    return f"\nsettings are packaged for use with {others}: exarl describe {one[0]} {one[1]}\n"
 
 
-def _describe_env(id: str) -> str:
+def _environment(id: str) -> Component:
     from exarl.envs.registration import creator_of, describe_env, find_spec
 
     try:
@@ -97,10 +143,12 @@ def _describe_env(id: str) -> str:
     more = f"\nepisodes are cut after {limit} steps\n" if limit else ""
     if open_ended:
         more += "other keywords are accepted as --env.NAME and handed to the constructor\n"
-    return _page(id, "envs", doc.split("\n\n")[0], schema, more)
+    paragraphs = [text for text in doc.split("\n\n") if not text.startswith("#")]
+    return Component("env", id, paragraphs[0] if paragraphs else "", schema, more)
 
 
-def _ids(kind: str) -> list[str]:
+def ids(kind: str) -> list[str]:
+    """The registered ids of ``agents``, ``workflows``, ``models`` or ``envs``."""
     if kind != "envs":
         return KINDS[kind].ids()
     from exarl.envs import env_ids

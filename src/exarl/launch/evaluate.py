@@ -12,7 +12,8 @@ import numpy as np
 
 from exarl.components import build_agent, build_episode, build_guard, configure_again
 from exarl.envs.episode import Episode
-from exarl.errors import CheckpointError, ConfigError
+from exarl.envs.pictures import check_pictures, picture
+from exarl.errors import CheckpointError, ConfigError, install
 from exarl.launch import words as line
 from exarl.learning.exploration import EVALUATION
 from exarl.runs.checkpoint import list_checkpoints, load_checkpoint, load_newest
@@ -21,6 +22,7 @@ from exarl.workflows.evaluation import Played, play
 
 HELP = """\
 usage: exarl evaluate RUN [--episodes N] [--seed S] [--checkpoint STEP | --best] [--video FILE]
+                           [--trust]
 
 Plays the policy of a run without exploration and prints every episode, their mean and their spread.
 
@@ -29,6 +31,7 @@ Plays the policy of a run without exploration and prints every episode, their me
   --checkpoint STEP   the checkpoint to play, by its step (default: the newest that is whole)
   --best              the policy that did best in the evaluations during training (eval_interval)
   --video FILE        film the first episode to a .gif, or to an .mp4 with the extra 'exarl[video]'
+  --trust             it may run what it names, though you have not made it here (docs/runs.md)
 """
 FRAMES_PER_SECOND = 30
 MAX_FRAMES = 1500
@@ -42,13 +45,15 @@ def evaluate(words: list[str]) -> int:
     count = line.take_count(words, "episodes", 10)
     assert count is not None
     step = line.take_count(words, "checkpoint")
-    best = line.take_flag(words, "best")
+    best, trust = line.take_flag(words, "best"), line.take_flag(words, "trust")
     video = line.take(words, "video")
     seed = line.take(words, "seed")
     line.nothing_left(words)
     check_video(video)
-    configuration = configure_again(run, ["--seed", seed] if seed else [])
+    configuration = configure_again(run, ["--seed", seed] if seed else [], trust)
     options: dict[str, Any] = {"render_mode": "rgb_array"} if video else {}
+    if video:
+        check_pictures(configuration.learner.env)
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # a film needs no screen
     env, adapter, limit = build_episode(configuration, **options)
     guard = build_guard(configuration, **options)
@@ -62,11 +67,12 @@ def evaluate(words: list[str]) -> int:
         raise CheckpointError(f"weights and config.json of {run.path} differ: {error}") from error
     frames: list[Any] = []
     film = (lambda played: record(played, frames)) if video else None
-    sys.stdout.write(f"{configuration.learner.env}: policy after {steps:,} steps, greedy\n")
-    sys.stdout.write("episode        reward   steps  ended by\n")
     results = []
     for number in range(count):
         results.append(play(agent, episode, film if number == 0 else None))
+        if number == 0:  # a film that cannot be made is known by now
+            head = f"{configuration.learner.env}: policy after {steps:,} steps, greedy\n"
+            sys.stdout.write(f"{head}episode        reward   steps  ended by\n")
         sys.stdout.write(row(number, results[-1]))
     episode.close()
     sys.stdout.write(totals(results))
@@ -134,15 +140,13 @@ def check_video(video: str | None) -> None:
         try:
             import imageio_ffmpeg  # noqa: F401
         except ImportError as error:
-            raise ConfigError("an .mp4 needs the extra 'exarl[video]'; a .gif does not") from error
+            raise ConfigError(f"an .mp4 needs {install('video')}; a .gif does not") from error
 
 
 def record(env: Any, frames: list[Any]) -> None:
+    """Add the present picture to ``frames``, up to a limit."""
     if len(frames) < MAX_FRAMES:
-        frame = env.render()
-        if frame is None:
-            raise ConfigError("this environment gives no pictures (render returned nothing)")
-        frames.append(np.asarray(frame, np.uint8))
+        frames.append(picture(env))
 
 
 def write_video(path: Path, frames: list[Any]) -> None:

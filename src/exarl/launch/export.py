@@ -8,17 +8,18 @@ import sys
 from pathlib import Path
 
 from exarl.components import build_agent, build_episode, configure_again
+from exarl.envs.spaces import action_values
 from exarl.errors import CheckpointError, ConfigError, StorageError, did_you_mean
 from exarl.export.c_header import to_c
 from exarl.export.npz import to_npz
 from exarl.export.onnx_graph import load_onnx, to_onnx
-from exarl.export.policy import Policy
+from exarl.export.policy import Choose, Policy
 from exarl.launch import words as line
 from exarl.runs.checkpoint import load_newest
 from exarl.runs.directory import RunDirectory, expand, open_run, reason
 
 HELP = """\
-usage: exarl export RUN --format npz|onnx|c [--output FILE] [--best] [--force]
+usage: exarl export RUN --format npz|onnx|c [--output FILE] [--best] [--force] [--trust]
 
 Writes the greedy policy of a run to a file that needs neither EXARL nor the environment.
 
@@ -28,6 +29,7 @@ Writes the greedy policy of a run to a file that needs neither EXARL nor the env
   --output FILE    where to (default: policy.npz, policy.onnx or policy.h in RUN)
   --best           the policy with the best evaluation (default: the newest checkpoint's)
   --force          replace FILE if it is there
+  --trust          it may run what it names, though you have not made it here (docs/runs.md)
 """
 SUFFIXES = {"npz": ".npz", "onnx": ".onnx", "c": ".h"}
 
@@ -39,6 +41,7 @@ def export(words: list[str]) -> int:
     run = open_run(line.take_path(words, "run directory"))
     form, output = line.take(words, "format"), line.take(words, "output")
     best, force = line.take_flag(words, "best"), line.take_flag(words, "force")
+    trust = line.take_flag(words, "trust")
     line.nothing_left(words)
     if form not in SUFFIXES:
         hint = did_you_mean(form or "", SUFFIXES) or " (npz, onnx or c)"
@@ -47,7 +50,7 @@ def export(words: list[str]) -> int:
     check_target(path, force)
     if form == "onnx":
         load_onnx()  # its absence is better known before anything is built
-    steps, policy = stored_policy(run, best)
+    steps, policy = stored_policy(run, best, trust)
     write(policy, form, path)
     sys.stdout.write(f"policy after {steps:,} steps\n")
     sys.stdout.write(f"{path}: {policy.inputs} inputs, {policy.outputs} outputs\n")
@@ -68,12 +71,12 @@ def check_target(path: Path, force: bool) -> None:
         raise ConfigError(f"{path} is there already; --force replaces it")
 
 
-def stored_policy(run: RunDirectory, best: bool) -> tuple[int, Policy]:
+def stored_policy(run: RunDirectory, best: bool, trust: bool = False) -> tuple[int, Policy]:
     """What the agent of a run would do greedily, and after how many steps of training."""
     folder = run.best if best else run.checkpoints
     if best and not folder.is_dir():
         raise ConfigError(f"{run.path} keeps no best policy; leave --best out for the newest")
-    configuration = configure_again(run)
+    configuration = configure_again(run, trust=trust)
     env, adapter, _ = build_episode(configuration)
     env.close()
     agent = build_agent(configuration, adapter.spec)
@@ -86,6 +89,8 @@ def stored_policy(run: RunDirectory, best: bool) -> tuple[int, Policy]:
     try:
         agent.set_weights(found.arrays["agent"]["weights"])
         policy: Policy = describe()
+        if (values := action_values(adapter, env.action_space)) is not None:
+            policy = Policy((*policy.layers, Choose(values)), policy.inputs, values.shape[1])
     except ValueError as error:
         raise CheckpointError(f"the policy of {run.path} cannot be exported: {error}") from error
     return int(found.numbers["counters"]["steps"]), policy

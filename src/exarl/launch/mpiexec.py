@@ -7,15 +7,23 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-from exarl.comm.mpi import find_mpiexec
-from exarl.envs.child import tied
-from exarl.errors import ConfigError
-from exarl.runs.notes import ERROR_FILE, RUN_FILE
+from exarl.comm.launcher import Launcher, find_launcher
+from exarl.comm.threads import unlimited
+from exarl.envs.child import how_it_ended, tied
+from exarl.errors import DIVERGED, ConfigError
+from exarl.runs.directory import RunDirectory
+from exarl.runs.ending import write_failure
+from exarl.runs.lock import PATIENT
+from exarl.runs.notes import ERROR_FILE, RUN_FILE, STOP_FILE
+from exarl.runs.scratch import scratch
+from exarl.runs.seal import has_key
+from exarl.runs.signals import ECHO_S
+from exarl.runs.state import KILLED, state_of
 
 
 def launch(
@@ -28,25 +36,26 @@ def launch(
     Stop signals go to the ranks, which checkpoint and end. When a rank fails, its traceback is
     written last, after whatever the launcher has to say. When this process is killed, the job is told
     to stop. A job that was lost for another reason than
-    bad input or a stop signal is resumed up to ``max_restarts`` times.
+    bad input, divergence or a stop signal is resumed up to ``max_restarts`` times.
     """
-    with tempfile.TemporaryDirectory(prefix="exarl-") as scratch:
-        run_file, told = Path(scratch) / "run", []
-
-        def pass_on(job: subprocess.Popen[bytes], number: int) -> None:
-            told.append(number)
-            job.send_signal(number)
-
+    launcher, cores = find_launcher(), len(os.sched_getaffinity(0))
+    if procs > cores and output is None and "SLURM_JOB_ID" not in os.environ:
+        sys.stderr.write(f"exarl: {procs} ranks share {cores} cores\n")
+    with scratch("exarl-") as folder:
+        run_file, stop = folder / "run", Stop(launcher, folder / "stop")
+        told = stop.received
+        notes = {RUN_FILE: str(run_file), STOP_FILE: str(stop.note)}
         for attempt in range(max_restarts + 1):
-            error = Path(scratch) / f"error{attempt}"
-            code = _launch_once(
-                procs, words, {ERROR_FILE: str(error), RUN_FILE: str(run_file)}, pass_on, output
-            )
+            error = folder / f"error{attempt}"
+            environment = {**notes, ERROR_FILE: str(error)}
+            code = _launch_once(launcher, procs, words, environment, stop.pass_on, output)
+            if run_file.exists() and not error.exists():
+                _note_lost(RunDirectory(Path(run_file.read_text(encoding="utf-8"))), code)
             if error.exists():
                 sys.stderr.write("\n" + error.read_text(encoding="utf-8").rstrip() + "\n")
             if told and not error.exists() and (code or len(told) > 1):
                 return 128 + told[0]  # whatever mpiexec makes of it: 0 after a second Ctrl-C
-            if code in (0, ConfigError.exit_code) or told or not run_file.exists():
+            if code in (0, ConfigError.exit_code, DIVERGED) or told or not run_file.exists():
                 return code
             if attempt < max_restarts:
                 path = run_file.read_text(encoding="utf-8")
@@ -54,23 +63,57 @@ def launch(
                     f"exarl: the job was lost (exit code {code});"
                     f" restart {attempt + 1} of {max_restarts} from {path}\n"
                 )
-                words = ["resume", path]
+                # Where no key can be kept, the run that was just made has no seal.
+                words = ["resume", path, *([] if has_key() else ["--trust"])]
+                notes |= PATIENT
     return code
 
 
+def _note_lost(run: RunDirectory, code: int) -> None:
+    """The summary of a run that no rank could write: one of them crashed, and took the others along."""
+    if code and state_of(run).name == KILLED:
+        write_failure(run, f"a rank was lost: the job {how_it_ended(code)}")
+
+
+class Stop:
+    """Passes stop signals on to a job; ``received`` are those that came, ``note`` a file that tells
+    the ranks which one came first.
+
+    Open MPI's launcher kills its job soon after SIGINT and SIGTERM, before the ranks have written a
+    checkpoint. It gets SIGUSR1 instead, which it passes on; the second signal goes as it is.
+    """
+
+    def __init__(self, launcher: Launcher, note: Path) -> None:
+        self.received: list[int] = []
+        self.note = note
+        self._gentle = bool(launcher.open_mpi)
+        self._at = 0.0
+
+    def pass_on(self, job: subprocess.Popen[bytes], number: int) -> None:
+        first = not self.received
+        self.received.append(number)
+        if first:
+            self._at = time.monotonic()
+            self.note.write_text(str(number), encoding="utf-8")
+        if self._gentle and time.monotonic() - self._at <= ECHO_S:
+            number = signal.SIGUSR1
+        job.send_signal(number)
+
+
 def _launch_once(
+    launcher: Launcher,
     procs: int,
     words: Sequence[str],
     environment: Mapping[str, str],
     pass_on: Callable[[subprocess.Popen[bytes], int], None],
     output: IO[bytes] | None = None,
 ) -> int:
-    command = [find_mpiexec(), "-n", str(procs), sys.executable, "-m", "exarl", *words]
+    command = launcher.command(procs, [sys.executable, "-P", "-m", "exarl", *words])
     # A session of its own keeps the terminal's Ctrl-C from reaching the ranks twice.
     before = _segments()
     job = subprocess.Popen(
-        tied(command),
-        env={**os.environ, **environment},
+        tied(command, launcher.stop_signal),
+        env={**unlimited(os.environ), **environment},
         start_new_session=True,
         stdout=output,
         stderr=output,

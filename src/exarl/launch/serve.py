@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import resource
 import signal
 import sys
 
@@ -15,7 +16,7 @@ from exarl.launch.check import env_parameters
 from exarl.runs.directory import expand
 
 HELP = f"""\
-usage: exarl serve-env ID [--bind ADDRESS] [--key value ...]
+usage: exarl serve-env ENV [--bind ADDRESS] [--key value ...]
        exarl serve-env --make-keys DIR
 
 Serves the environment over ZeroMQ (extra 'exarl[remote]'). Every client gets an environment of its own,
@@ -61,6 +62,7 @@ def program_of(id: str, words: list[str]) -> list[str]:
     """The command that hosts the environment for one client; ConfigError when it cannot be made."""
     from exarl.envs import make_env
     from exarl.envs.external.spaces import action_port, port
+    from exarl.envs.guard import close_at_end
 
     parameters = env_parameters(id, words)
     env, _ = make_env(id, parameters)
@@ -70,13 +72,16 @@ def program_of(id: str, words: list[str]) -> list[str]:
     except ValueError as error:
         raise ConfigError(f"environment '{id}' cannot be served: {error}") from error
     finally:
-        env.close()
-    return [sys.executable, "-m", "exarl.envs.external.host", id, json.dumps(parameters)]
+        close_at_end(0, env)
+    return [sys.executable, "-P", "-m", "exarl.envs.external.host", id, json.dumps(parameters)]
 
 
 def run(server: Server, id: str) -> int:
     """Serve until a signal comes."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
+    # Each connection and each session needs some descriptors; ZeroMQ gives up where there are none.
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     received: list[int] = []
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, _: received.append(number))

@@ -254,8 +254,9 @@ def _configure_resume(words: list[str]) -> Configuration:
     from exarl.runs.directory import open_run
 
     line.take_flag(words, "serial")
+    trust = line.take_flag(words, "trust")
     run = open_run(line.take_path(words, "run directory"))
-    configuration = configure_again(run, words)
+    configuration = configure_again(run, words, trust)
     check_same_run(run, configuration)
     if (stop := finished_by(run, configuration)) is not None:
         raise ConfigError(f"the run is finished ({stop}); to go on give a later --{stop}")

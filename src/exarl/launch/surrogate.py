@@ -22,7 +22,7 @@ from exarl.runs.directory import expand, reason
 from exarl.types import ArraySpec
 
 HELP = f"""\
-usage: exarl surrogate --data BOOSTR.csv --out FILE.npz [--key value ...]
+usage: exarl surrogate --data BOOSTR.csv --out FILE.npz [--option value ...]
 
 Trains a network to predict the next sample of the Booster's regulation from those before it, and
 writes it to a file for the parameter 'surrogate' of ExaBoosterDiscrete-v0 and ExaBooster-v0.

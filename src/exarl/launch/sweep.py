@@ -14,9 +14,9 @@ from typing import Any
 
 from exarl.comm.mpi import launched_ranks, launched_world
 from exarl.config import parse_flags, schema_of
-from exarl.errors import ConfigError, ExarlError
+from exarl.errors import ConfigError, ExarlError, install
 from exarl.launch import words as line
-from exarl.launch.describe import parameter_table
+from exarl.launch.tables import parameter_table
 from exarl.runs.directory import expand, in_a_path
 from exarl.sweep.spec import (
     MAY_CHANGE,
@@ -49,6 +49,7 @@ configuration of the trainings.
   --worker         take settings of an existing study until none is left: several may do so at once
   --retry_failed   run settings that failed once more
   --report         only write best.json, trials.csv and report.html anew
+  --trust          continue a study that you have not made here, and run what it names (docs/runs.md)
 
 Under mpiexec or srun the ranks are divided into groups of --procs, each with a training at a time.
 
@@ -85,7 +86,7 @@ def sweep(words: list[str]) -> int:
 def understand(words: list[str]) -> Command:
     """The study that a command line means, checked; nothing is written. ConfigError otherwise."""
     worker, retry = line.take_flag(words, "worker"), line.take_flag(words, "retry_failed")
-    only_report = line.take_flag(words, "report")
+    only_report, trust = line.take_flag(words, "report"), line.take_flag(words, "trust")
     study, config = line.take(words, "study"), line.take(words, "config")
     typed = {name: line.take(words, name) for name in schema_of(SweepOptions)}
     typed = {name: text for name, text in typed.items() if text is not None}
@@ -98,7 +99,7 @@ def understand(words: list[str]) -> Command:
     given |= checked_options(typed, "command line", text=True)
     flags = parse_flags(words)
 
-    from exarl.sweep.study import find_study
+    from exarl.sweep.study import check_stored, find_study
 
     asked = None
     if flags or tables or config or study is None:
@@ -111,6 +112,9 @@ def understand(words: list[str]) -> Command:
     if (worker or only_report) and not (place / "study.json").is_file():
         raise ConfigError(f"{place} holds no study (study.json is missing)")
     found = changed(find_study(place, asked, changes), changes)
+    typed_here = asked is not None and asked.folder == found.folder
+    if not (trust or typed_here):  # a report looks up what was varied, too
+        check_stored(place)
     if asked is None and not only_report:
         check_study(found)
     return Command(place, found, worker, retry, only_report)
@@ -271,4 +275,4 @@ def need_optuna() -> None:
 
     for package in ("optuna", "plotly"):
         if importlib.util.find_spec(package) is None:
-            raise ConfigError(f"a sweep needs the extra 'exarl[sweep]' ({package} is missing)")
+            raise ConfigError(f"a sweep needs {package}: {install('sweep')}")

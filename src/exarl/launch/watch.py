@@ -16,12 +16,14 @@ from exarl.runs.directory import RunDirectory, open_run, read_json
 from exarl.runs.follow import Look, look
 from exarl.runs.panel import plain_line
 from exarl.runs.progress import Progress, is_terminal, make_progress
+from exarl.runs.state import FAILED, KILLED
 
 HELP = """\
 usage: exarl watch RUN [--interval S] [--once]
 
 Shows a run as 'exarl train' does, from its files alone: a run of this machine or, through a shared
-disk, of another one. Ends with the run; Ctrl-C ends only the watching.
+disk, of another one. Ends with the run, with exit code 1 if that failed or was killed; Ctrl-C ends
+only the watching.
 
   RUN           a run directory (it need not be there yet), or a folder: the newest run in it
   --interval S  seconds between looks (default 1; between lines, where there is no terminal, 10)
@@ -113,13 +115,13 @@ def follow(run: RunDirectory, interval: float | None) -> int:
     finally:
         progress.close()
     sys.stdout.write(ending(run, seen, config))
-    return 0
+    return int(seen.state.name in (FAILED, KILLED))
 
 
 def tell_age(progress: Progress, run: RunDirectory, seen: Look, live: bool, silent: bool) -> bool:
     """Say how old the newest row is: always on a panel, and once in a while of silence in lines."""
     late = seen.age_s > seen.patience_s
-    text = silence(run, seen) if late else f"last row {ago(seen.age_s)}"
+    text = silence(run, seen) if late else f"last row {span(seen.age_s)} ago"
     if not seen.row and not late:
         text = "starting ..."
     if live or (late and not silent):
@@ -140,7 +142,7 @@ def show_once(run: RunDirectory) -> int:
     elif seen.age_s > seen.patience_s:
         sys.stdout.write(silence(run, seen) + "\n")
     else:
-        sys.stdout.write(f"last row {ago(seen.age_s)}\n" if seen.row else "no row yet\n")
+        sys.stdout.write(f"last row {span(seen.age_s)} ago\n" if seen.row else "no row yet\n")
     return 0
 
 
@@ -149,13 +151,16 @@ def silence(run: RunDirectory, seen: Look) -> str:
         host = f"; it was started on {read_json(run.manifest)['host']}"
     except (ConfigError, KeyError, TypeError):
         host = ""
-    return f"no news for {ago(seen.age_s).removesuffix(' ago')}{host}"
+    return f"no news for {span(seen.age_s)}{host}"
 
 
-def ago(age: float) -> str:
-    if age < 120:
-        return f"{age:.0f} s ago"
-    return f"{age / 60:.0f} min ago" if age < 7200 else f"{age / 3600:.1f} h ago"
+def span(seconds: float) -> str:
+    """A time in one unit: ``12 s``, ``3 min``, ``5.2 h``, ``4 d``."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    if seconds < 7200:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 172_800 else f"{seconds / 86_400:.0f} d"
 
 
 def learner_part(run: RunDirectory) -> Mapping[str, Any]:
@@ -172,7 +177,10 @@ def title(config: Mapping[str, Any]) -> str:
 
 
 def ending(run: RunDirectory, seen: Look, config: Mapping[str, Any]) -> str:
-    """What 'exarl train' says at the end."""
+    """What 'exarl train' says at the end; of a run that did not come to its end, what is known."""
+    state = seen.state
+    if state.name in (FAILED, KILLED):
+        return f"{state.name:<14} {state.cause}\nto go on       exarl resume {run.path}\n"
     try:
         return closing_lines(seen.summary, run.path, config["reward_window"])
     except (KeyError, TypeError, ValueError) as error:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from exarl.errors import ConfigError
 
 
@@ -48,6 +50,18 @@ def take_count(
             f"{name} is a whole number of at least {least}, not '{shown}' (command line)"
         )
     return int(text)
+
+
+def take_seconds(words: list[str], name: str, default: float) -> float:
+    """Like ``take``, for a time above 0."""
+    text = take(words, name)
+    try:
+        seconds = default if text is None else float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        raise ConfigError(f"{name} is a number above 0, not '{text}' (command line)")
+    return seconds
 
 
 def take_path(words: list[str], what: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -20,6 +21,7 @@ AXES = {
 MOST_POINTS, FEWEST_POINTS, ALL_POINTS = 1000, 50, 30_000  # of a line; of all lines of a figure
 BAND_POINTS = 300
 RATE_POINTS = 50
+PANEL_HEIGHT = 330  # pixels of each of several environments
 MOST_LINES = 30  # single runs of a group that are drawn; of more the band says enough
 PHASES = {
     "env": "#2563a8",
@@ -46,26 +48,66 @@ def curves(
 ) -> Figure | None:
     """A line and a band for each group, over the runs of which ``take`` gives a curve.
 
-    With ``decades`` values that are all positive and far apart are drawn on a log scale.
+    Every environment has axes of its own: returns of one say nothing of another. With ``decades``
+    values that are all positive and far apart are drawn on a log scale.
     """
-    data: list[dict[str, Any]] = []
     count = sum(len(group.runs) for group in groups)
     points = int(np.clip(ALL_POINTS // max(count, 1), FEWEST_POINTS, MOST_POINTS))
-    values: list[np.ndarray] = []
-    for i, group in enumerate(groups):
-        found = [take(run) for run in group.runs]
-        found = [_thinned(curve, points) for curve in found if len(curve[0])]
-        values += [y for _, y in found]
-        if found:
-            data += _group_traces(group.label, found, i)
-    if not data:
+    drawn: dict[str, list[dict[str, Any]]] = {}
+    values: dict[str, list[np.ndarray]] = {}
+    named: set[str] = set()
+    for env in environments(groups):
+        for i, group in enumerate(groups):
+            found = [take(run) for run in group.runs if run.env == env]
+            found = [_thinned(curve, points) for curve in found if len(curve[0])]
+            if found:
+                traces = _group_traces(group.label, found, i)
+                traces[-1]["showlegend"] = group.label not in named
+                named.add(group.label)
+                drawn.setdefault(env, []).extend(traces)
+                values.setdefault(env, []).extend(y for _, y in found)
+    if not drawn:
         return None
-    log = decades and _spans_decades(np.concatenate(values))
-    layout = {
-        "xaxis": {"title": {"text": x}, "rangemode": "tozero"},
-        "yaxis": {"title": {"text": y}, **({"type": "log"} if log else {})},
-    }
-    return figure({"data": data, "layout": layout})
+    log = {env: decades and _spans_decades(np.concatenate(v)) for env, v in values.items()}
+    data = [
+        {**trace, "xaxis": f"x{_number(row)}", "yaxis": f"y{_number(row)}"}
+        for row, traces in enumerate(drawn.values(), 1)
+        for trace in traces
+    ]
+    height = 380 if len(drawn) == 1 else 100 + PANEL_HEIGHT * len(drawn)
+    return figure({"data": data, "layout": _panels(list(drawn), x, y, log)}, height=height)
+
+
+def environments(groups: Sequence[Group]) -> list[str]:
+    """The environments of all runs, in their order."""
+    return list(dict.fromkeys(run.env for group in groups for run in group.runs))
+
+
+def _panels(envs: Sequence[str], x: str, y: str, log: Mapping[str, bool]) -> dict[str, Any]:
+    """The layout of one panel for each environment, one below the other, with its name above it."""
+    layout: dict[str, Any] = {"annotations": []}
+    gap = 0.3 / len(envs)
+    height = (1 - gap * (len(envs) - 1)) / len(envs)
+    for row, env in enumerate(envs, 1):
+        top = 1 - (row - 1) * (height + gap)
+        number = _number(row)
+        scale = {"type": "log"} if log[env] else {}
+        layout[f"xaxis{number}"] = {
+            "title": {"text": x}, "rangemode": "tozero", "anchor": f"y{number}",
+        }  # fmt: skip
+        layout[f"yaxis{number}"] = {
+            "title": {"text": y}, "automargin": True, "domain": [max(0.0, top - height), top],
+            "anchor": f"x{number}", **scale,
+        }  # fmt: skip
+        if len(envs) > 1:
+            layout["annotations"].append(
+                {"text": html.escape(env), "showarrow": False, "font": {"size": 14},
+                 "xref": "paper", "yref": "paper", "x": 0, "xanchor": "left", "y": top,
+                 "yanchor": "bottom"}
+            )  # fmt: skip
+    if len(envs) > 1:
+        layout |= {"legend": {"y": 1 + 0.12 / len(envs)}}
+    return layout
 
 
 def of_rows(key: str, axis: str) -> Callable[[Run], Curve]:
@@ -157,6 +199,11 @@ def scatter(rows: Sequence[Mapping[str, float]], key: str, result: str) -> Figur
     return figure(
         {"data": data, "layout": {"xaxis": axis, "yaxis": {"title": {"text": "mean return"}}}}
     )
+
+
+def _number(row: int) -> str:
+    """Of a panel's axes, as Plotly counts them."""
+    return "" if row == 1 else str(row)
 
 
 def _group_traces(label: str, found: Sequence[Curve], i: int) -> list[dict[str, Any]]:

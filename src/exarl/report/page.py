@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from exarl.errors import ConfigError, StorageError
-from exarl.report.style import CSS, SCRIPT
+from exarl.errors import ConfigError, StorageError, install
+from exarl.report.style import CSS, DARK, SCRIPT
 from exarl.runs.directory import reason
 
 COLORS = ("#2563a8", "#d9622b", "#2f9e6e", "#8b5cb8", "#b8860b", "#c2417c", "#3a9fb5", "#7a7f87")
@@ -116,10 +116,12 @@ def page(title: str, sections: Sequence[Section], lead: str = "", foot: str = ""
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="color-scheme" content="light dark">\n'
         f"<title>{_text(title)}</title>\n<style>\n{CSS}</style>\n</head>\n<body>\n"
         f'<header><h1>{_text(title)}</h1><p class="lead">{_text(lead)}</p><nav>{links}</nav></header>'
         f"\n{body}<footer>{_text(foot)}</footer>\n"
-        f"<script>{library}</script>\n<script>\n{SCRIPT}</script>\n</body>\n</html>\n"
+        f"<script>{library}</script>\n<script>\nconst DARK = {json.dumps(DARK)};\n{SCRIPT}</script>\n"
+        "</body>\n</html>\n"
     )
 
 
@@ -145,7 +147,7 @@ def plotly_script() -> str:
     try:
         from plotly.offline import get_plotlyjs
     except ImportError as error:
-        raise ConfigError("a report needs the extra 'exarl[report]' (Plotly)") from error
+        raise ConfigError(f"a report needs Plotly: {install('report')}") from error
     return str(get_plotlyjs())
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import math
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,13 +11,16 @@ from typing import Any
 
 from exarl.errors import ConfigError
 from exarl.runs.directory import RunDirectory, open_run, read_json
-from exarl.runs.metrics import read_rows
+from exarl.runs.follow import look
+from exarl.runs.metrics import read_rows, read_table
 from exarl.runs.panel import finite
+from exarl.runs.state import FAILED, FINISHED, KILLED, RUNNING, STOPPED, State
 
 DEPTH = 3
 """How far below a folder runs are looked for: a study has folders of trials with folders of seeds."""
 QUIET_S = 60.0
-"""A run without a summary whose rows are older than this is not called running."""
+"""A run without a summary or a lock whose rows are older than this is not called running."""
+_WORDS = {FAILED: "failed", KILLED: "was killed"}
 
 
 @dataclass(frozen=True)
@@ -36,10 +37,15 @@ class Run:
     population: Sequence[Mapping[str, float]]
     state: str
     notes: tuple[str, ...]
+    stands: State
 
     @property
     def name(self) -> str:
         return self.path.resolve().name
+
+    @property
+    def env(self) -> str:
+        return str(self.values.get("learner.env", "unknown environment"))
 
     @property
     def last(self) -> Mapping[str, Any]:
@@ -98,16 +104,13 @@ def read_run(path: Path) -> Run:
         return data if isinstance(data, dict) else {}
 
     config, manifest = stored(run.config), stored(run.manifest)
-    summary = stored(run.summary) if run.summary.is_file() else {}
+    if run.summary.is_file():
+        stored(run.summary)  # a damaged one costs a note
     rows = [row for row in read_rows(run.result) if isinstance(row, dict)]
     if (lost := _lines(run.result) - len(rows)) > 0:
         notes.append(f"{run.result} is damaged: {lost} of its rows could not be read")
-    reached, seen = (
-        finite(each, "training_iteration") or 0 for each in (summary, (rows or [{}])[-1])
-    )
-    if seen > reached:
-        summary = {}  # of the part before: the run was continued
-    state, told = _state(run, summary, rows)
+    stands = look(run).state
+    state, told = _told(run, stands, rows)
     notes += [told] if told else []
     origins = config.pop("origins", {})
     families = {name: part for name, part in config.items() if isinstance(part, dict)}
@@ -116,40 +119,30 @@ def read_run(path: Path) -> Run:
         {f"{family}.{key}": v for family, part in families.items() for key, v in part.items()},
         origins if isinstance(origins, dict) else {},
         manifest,
-        summary,
+        stands.summary or {},
         rows,
         read_table(run.evaluations),
         read_table(run.population),
         state,
         tuple(notes),
+        stands,
     )
 
 
-def read_table(path: Path) -> list[dict[str, float]]:
-    """The rows of a CSV file of numbers; none where there is no file."""
-    try:
-        with path.open(encoding="utf-8", errors="replace", newline="") as file:
-            return [
-                {key: _number(value) for key, value in row.items() if key is not None}
-                for row in csv.DictReader(file)
-            ]
-    except (OSError, csv.Error):
-        return []
-
-
-def _state(
-    run: RunDirectory, summary: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]
-) -> tuple[str, str]:
+def _told(run: RunDirectory, stands: State, rows: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
     """How a run stands, in a few words, and a note where that is not the usual."""
-    if summary:
-        return f"ended ({summary.get('reason')})", ""
+    name = run.path.name
+    if stands.name in (FINISHED, STOPPED):
+        return str(stands), ""
+    if stands.name in (FAILED, KILLED):
+        return str(stands), f"{name} {_WORDS[stands.name]}: {stands.cause}"
     if not rows:
-        return "no rows", f"{run.path.name} has no rows yet"
-    age = time.time() - run.result.stat().st_mtime
-    if age < QUIET_S:
-        return "running", f"{run.path.name} is still running: the page shows it so far"
-    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.result.stat().st_mtime))
-    return "no summary", f"{run.path.name} has no summary: it was killed, or hangs, after {when}"
+        return "no rows", f"{name} has no rows yet"
+    touched = run.result.stat().st_mtime
+    if stands.name == RUNNING or time.time() - touched < QUIET_S:
+        return "running", f"{name} is still running: the page shows it so far"
+    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(touched))
+    return "no summary", f"{name} has no summary: it was killed, or hangs, after {when}"
 
 
 def _lines(path: Path) -> int:
@@ -158,10 +151,3 @@ def _lines(path: Path) -> int:
         return 0
     with path.open("rb") as file:
         return sum(part.count(b"\n") for part in iter(lambda: file.read(1 << 20), b""))
-
-
-def _number(text: Any) -> float:
-    try:
-        return float(text)
-    except (TypeError, ValueError):
-        return math.nan

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import statistics
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,6 +14,7 @@ from exarl.report.page import Figure, Note, Part, Section, section, table, tabs
 from exarl.report.read import Run
 from exarl.runs.metrics import COLUMNS
 from exarl.runs.panel import finite
+from exarl.runs.state import FAILED, FINISHED, KILLED, STOPPED
 from exarl.types import FAILURES
 
 MOST_METRICS = 16
@@ -36,20 +39,39 @@ def sections(groups: Sequence[Group], x: str = "steps") -> list[Section]:
 
 
 def _overview(groups: Sequence[Group]) -> Section:
-    head = ("group", "runs", "steps", "wall time (s)", "best reward", "last reward",
-            "steps/s", "updates/s")  # fmt: skip
+    head = ("group", "environment", "runs", "state", "steps", "wall time (s)", "best reward",
+            "last reward", "evaluation", "steps/s", "updates/s")  # fmt: skip
     rows = []
     for group in groups:
         totals = [_totals(run) for run in group.runs]
-        rows.append(
-            [group.label, len(group.runs), *(_spread(each) for each in zip(*totals, strict=True))]
-        )
+        envs, states = ", ".join(figures.environments([group])), _states(group)
+        rows.append([group.label, envs, len(group.runs), states,
+                     *(_spread(each) for each in zip(*totals, strict=True))])  # fmt: skip
     notes = [Note(note) for group in groups for run in group.runs for note in run.notes]
     words = (
-        "Rewards are mean returns over the last episodes (reward_window) of a run. Of several runs"
-        " the table shows the median, and least .. most in brackets."
+        "Rewards are mean returns over the last episodes (reward_window) of a run; evaluation is the"
+        " best mean return of its greedy policy (eval_interval). Of several runs the table shows the"
+        " median, and least .. most in brackets."
     )
     return section("Overview", words, table(head, rows), *notes)
+
+
+def state_of(run: Run) -> str:
+    """How a run stands: running, finished, stopped, failed or killed."""
+    reason = run.summary.get("reason")
+    if reason is None:
+        return "killed" if run.state == "no summary" else "running"
+    if reason == "divergence":
+        return "failed"
+    return "stopped" if reason in signal.Signals.__members__ else "finished"
+
+
+def _states(group: Group) -> str:
+    """The states of a group's runs, with counts where they differ."""
+    counts = Counter(state_of(run) for run in group.runs)
+    if len(counts) == 1:
+        return next(iter(counts))
+    return ", ".join(f"{count} {state}" for state, count in counts.most_common())
 
 
 def _totals(run: Run) -> tuple[float | None, ...]:
@@ -66,8 +88,15 @@ def _totals(run: Run) -> tuple[float | None, ...]:
         seconds,
         max(rewards, default=None) if best is None else best,
         (rewards[-1] if rewards else None) if last is None else last,
+        _best_evaluation(run),
         *rates,
     )
+
+
+def _best_evaluation(run: Run) -> float | None:
+    played = [r for row in run.evaluations if (r := finite(row, "reward_mean")) is not None]
+    told = finite(run.summary, "best_evaluation")
+    return max(played, default=None) if told is None else told
 
 
 def _learning(groups: Sequence[Group], x: str) -> Section | None:
@@ -175,14 +204,32 @@ def _failures(groups: Sequence[Group]) -> Section:
     rows = []
     for group in groups:
         for run in group.runs:
-            counts = {kind: int(finite(run.last, f"env_{kind}") or 0) for kind in FAILURES}
+            counts = _failure_counts(run)
             if any(counts.values()) or run.total("env_restarts"):
                 rows.append((f"{group.label}: {run.name}", run.total("env_restarts"), counts))
+    runs = [run for group in groups for run in group.runs]
+    broken = [Note(f"{r.name}: {r.state}") for r in runs if r.stands.name in (FAILED, KILLED)]
     if not rows:
-        return section("Restarts and failures", "No environment failed, none was restarted.")
+        sure = all(run.stands.name in (FINISHED, STOPPED) for run in runs)
+        words = "No environment failed, none was restarted."
+        words = words if sure else "No restart and no failure of an environment was written down."
+        return section("Restarts and failures", words, *broken)
     drawn = figures.bars([(label, counts) for label, _, counts in rows], "failures by kind")
     cells = [(label, restarts, *counts.values()) for label, restarts, counts in rows]
-    return section("Restarts and failures", drawn, table(("run", "restarts", *FAILURES), cells))
+    shown = table(("run", "restarts", *FAILURES), cells)
+    return section("Restarts and failures", drawn, shown, *broken)
+
+
+def _failure_counts(run: Run) -> dict[str, int]:
+    """Failures of environments by kind; the one that ended a run is among them."""
+    counted, last = _mapping(run.summary, "env_failures"), _mapping(run.summary, "failure")
+    return {
+        kind: int(
+            max(finite(run.last, f"env_{kind}") or 0, finite(counted, kind) or 0)
+            + (last.get("kind") == kind)
+        )
+        for kind in FAILURES
+    }
 
 
 def _populations(groups: Sequence[Group]) -> Section | None:
@@ -226,7 +273,19 @@ def _value(difference: Difference, i: int) -> str:
 
 
 def _facts(groups: Sequence[Group]) -> Section:
-    head = "run", "group", "state", "seed", "started", "host", "ranks", "exarl", "jax", "commit"
+    head = (
+        "run",
+        "environment",
+        "group",
+        "state",
+        "seed",
+        "started",
+        "host",
+        "ranks",
+        "exarl",
+        "jax",
+        "commit",
+    )
     rows = []
     for group in groups:
         for run in group.runs:
@@ -235,6 +294,7 @@ def _facts(groups: Sequence[Group]) -> Section:
             rows.append(
                 (
                     str(run.path),
+                    run.env,
                     group.label,
                     run.state,
                     str(about.get("seed", "-")),

@@ -15,7 +15,8 @@ from pathlib import Path
 from exarl.envs import child
 from exarl.errors import ConfigError, ExarlError
 from exarl.runs.directory import RunDirectory, reason, writing
-from exarl.runs.signals import STOP_SIGNALS, name_of
+from exarl.runs.lock import PATIENT
+from exarl.runs.signals import heard, name_of
 from exarl.sweep.trial import last_words
 
 GRACE_S = 60.0
@@ -57,7 +58,7 @@ def run_population(
         _write(chosen, table)
         output.touch()
         already = output.stat().st_size
-    command = [sys.executable, "-m", "exarl", "train", *words]
+    command = [sys.executable, "-P", "-m", "exarl", "train", *words]
     command += ["--sweep", f"@{chosen}", "--run_dir", str(run.path)]
     code, told = _run(command, output)
     if told and code:
@@ -83,7 +84,7 @@ def _write(path: Path, table: Sequence[Mapping[str, float]]) -> None:
 
 def _run(command: Sequence[str], output: Path) -> tuple[int, list[int]]:
     """The exit code of a child that is gone when this thread is, and the signals passed on to it."""
-    process = child.start(child.tied(command), output)
+    process = child.start(child.tied(command), output, environ=PATIENT)
     with _passed_on(process) as told:
         try:
             process.wait()
@@ -106,7 +107,7 @@ def _passed_on(process: subprocess.Popen[bytes]) -> Iterator[list[int]]:
             listener(number, frame)
 
     if threading.current_thread() is threading.main_thread():
-        before.update({number: signal.signal(number, pass_on) for number in STOP_SIGNALS})
+        before.update({number: signal.signal(number, pass_on) for number in heard()})
     try:
         yield told
     finally:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from exarl.errors import ConfigError
-from exarl.runs.directory import check_place, reason, write_json
+from exarl.runs import trust
+from exarl.runs.directory import check_place, read_json, reason, write_json
 from exarl.sweep.owner import Owner
 from exarl.sweep.samplers import SETTING, known_points, make_pruner, make_sampler, suggest
 from exarl.sweep.space import Point, Value
@@ -93,11 +94,20 @@ def find_study(
     return asked
 
 
+def check_stored(path: Path) -> None:
+    """ConfigError when the study in ``path`` is another user's and names what is outside of EXARL."""
+    folder = StudyFolder(path)
+    if folder.config.is_file():
+        trust.check_study(path, read_json(folder.config))
+
+
 def store_study(path: Path, config: StudyConfig) -> None:
     """Make the folder of a study, with ``study.json`` in it."""
     try:
         path.mkdir(parents=True, exist_ok=True)
-        write_json(StudyFolder(path).config, config.to_json())
+        file = StudyFolder(path).config
+        before = read_json(file) if file.is_file() else None
+        write_json(file, trust.sealed_study(path, config.to_json(), before))
     except OSError as error:
         raise ConfigError(f"cannot write to {path}: {reason(error)}") from error
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from exarl.errors import ConfigError, ExarlError
+from exarl.errors import ExarlError
 from exarl.runs.directory import RunDirectory, read_json
 from exarl.runs.metrics import read_rows
+from exarl.runs.state import FINISHED, ended_as, read_summary
 
 _LAST_WORDS = 4000
 _METRICS = {
@@ -42,12 +42,10 @@ def summed_up(values: Sequence[float], objective: str) -> float:
 
 
 def is_finished(run_dir: Path) -> bool:
-    """Whether a training came to its own end, rather than to a signal."""
-    with contextlib.suppress(ConfigError):
-        summary = read_json(RunDirectory(run_dir).summary)
-        ended = isinstance(summary, Mapping) and summary.get("reason")
-        return bool(ended) and ended not in signal.Signals.__members__
-    return False
+    """Whether a training came to its own end, rather than to a signal or by divergence."""
+    summary = read_summary(RunDirectory(run_dir))
+    reason = summary.get("reason") if summary else None
+    return bool(reason) and ended_as(str(reason)) == FINISHED
 
 
 def value_of(run_dir: Path, metric: str) -> float:

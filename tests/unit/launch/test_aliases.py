@@ -34,10 +34,10 @@ def test_local_mode_is_one_process() -> None:
 def test_the_password_is_not_needed_and_the_head_is_the_address() -> None:
     given = ["--redis-password", "abc", "--run", "DQN", "--workflow=elastic"]
     words, notes = modern(given, {"ip_head": "10.0.0.1:6379"})
-    assert words[-2:] == ["--address", "10.0.0.1:6379"]
+    assert words[-2:] == ["--workflow.address", "10.0.0.1:6379"]
     assert "abc" not in " ".join([*words, *notes])
     assert len(notes) == 2
-    assert "--address" not in modern(given, {})[0]
+    assert "--workflow.address" not in modern(given, {})[0]
 
 
 def test_what_the_user_says_in_todays_words_wins() -> None:

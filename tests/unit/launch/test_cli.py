@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 import exarl as package
-from exarl.comm.threads import limit_threads
+from exarl.comm.threads import THREADS, limit_threads
 from exarl.config import LearnerConfig, schema_of
 from exarl.errors import CheckpointError, ConfigError, ExarlError
 from exarl.launch import cli
+from exarl.launch.commands import Command
 
 OPTIONS = {
     "train": ["config", "procs", "max_restarts", "serial", *schema_of(LearnerConfig)],
@@ -122,10 +123,10 @@ def test_nothing_is_written_by_a_mistake(exarl: Any) -> None:
 def test_errors_become_exit_codes(
     exarl: Any, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int
 ) -> None:
-    def fail(words: list[str]) -> int:
+    def fail(self: Command, words: list[str]) -> int:
         raise error
 
-    monkeypatch.setitem(cli.COMMANDS, "list", fail)
+    monkeypatch.setattr(Command, "__call__", fail)
     answer = exarl("list")
     assert answer.code == code
     assert answer.err.startswith("exarl: ")
@@ -167,6 +168,35 @@ def test_the_users_word_on_threads_stands() -> None:
     environ = {"OMP_NUM_THREADS": "3"}
     limit_threads(environ, cores=16)
     assert set(environ.values()) == {"3"}
+
+
+def test_a_share_is_worked_out_again_by_a_rank_that_inherits_one() -> None:
+    """What EXARL sets for one process is no word of the user's to the next."""
+    environ: dict[str, str] = {}
+    limit_threads(environ, cores=16)
+    assert environ["OMP_NUM_THREADS"] == "16"
+    environ["MPI_LOCALNRANKS"] = "4"
+    limit_threads(environ, cores=16)
+    assert {environ[name] for name in THREADS} == {"4"}
+    environ |= {"OMP_NUM_THREADS": "2", "MPI_LOCALNRANKS": "8"}
+    limit_threads(environ, cores=16)
+    assert {environ[name] for name in THREADS} == {"2"}
+
+
+# -- one process of several ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("rank", "lines"), [("0", 1), ("1", 0)])
+def test_a_command_without_ranks_runs_on_the_first(
+    exarl: Any, monkeypatch: pytest.MonkeyPatch, rank: str, lines: int
+) -> None:
+    monkeypatch.setenv("PMI_RANK", rank)
+    monkeypatch.setenv("PMI_SIZE", "2")
+    answer = exarl("list", "workflows")
+    assert answer.code == 0
+    assert answer.out.count("fused") == lines
+    if rank == "0":
+        assert "PMI_RANK" not in os.environ  # or its MPI would wait for the others
 
 
 # -- processes ---------------------------------------------------------------------------------------

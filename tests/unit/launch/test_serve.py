@@ -63,7 +63,7 @@ def test_ctrl_c_stops_it_and_its_environments(tmp_path: Path) -> None:
         player = subprocess.Popen([sys.executable, "-c", client], stdout=subprocess.PIPE)
         assert player.stdout is not None
         assert player.stdout.readline() == b"playing\n"
-        assert len(job.pids()) == 2
+        assert len(job.pids()) == 3, "the server, a program and its keeper"
         job.send(signal.SIGINT)
         ended = job.wait(20)  # nothing is left
         player.kill()

@@ -13,6 +13,7 @@ from typing import IO
 
 from exarl.comm.threads import THREADS
 from exarl.envs import child
+from exarl.runs.lock import PATIENT
 from exarl.sweep.executors import Job
 
 
@@ -28,7 +29,7 @@ class Local:
 
     def start(self, job: Job) -> Child:
         words = [*job.words, "--procs", str(self._procs)] if self._procs > 1 else job.words
-        started = Child([sys.executable, "-m", "exarl", *words], job, self._environ)
+        started = Child([sys.executable, "-P", "-m", "exarl", *words], job, self._environ)
         self._started = [c for c in self._started if c.poll() is None] + [started]
         return started
 
@@ -87,7 +88,7 @@ class Child:
         self._process = child.start(
             child.tied(self._command),
             self._job.output,
-            environ=self._environ,
+            environ={**PATIENT, **self._environ},
             cwd=self._job.folder,
             stdout=output,
             stderr=output,

@@ -48,7 +48,7 @@ def command_for(
     group: Sequence[Place], words: Sequence[str], environ: Mapping[str, str], library: str
 ) -> list[str]:
     """The command that runs ``exarl WORDS`` on the ranks of a group."""
-    plain = [sys.executable, "-m", "exarl", *words]
+    plain = [sys.executable, "-P", "-m", "exarl", *words]
     if len(group) == 1:
         return plain
     counts: dict[str, int] = {}
@@ -100,7 +100,7 @@ class Groups:
             if handle.poll() is None:
                 handle.kill()
         self._channel.send(pack_json(["bye"]), range(1, self._channel.size), DO)
-        self._channel.wait_for_all()
+        self._channel.close()
 
     def tell(self, leader: int, *message: Any) -> None:
         self._channel.send(pack_json(message), leader, DO)
@@ -165,7 +165,7 @@ def serve(comm: Any, procs: int) -> None:
         finally:
             for child in running.values():
                 child.kill()
-    channel.wait_for_all()
+    channel.close()
 
 
 def _meet(channel: Channel) -> list[Place]:

@@ -64,7 +64,7 @@ class Task:
 def run_here(words: list[str], output: str, folder: str, procs: int) -> int:
     """Run ``exarl WORDS`` as a child of this task, until it ends or is asked to; its exit code."""
     job = Job(words, Path(output), Path(folder))
-    started = Child([sys.executable, "-m", "exarl", *words], job, thread_limits(procs))
+    started = Child([sys.executable, "-P", "-m", "exarl", *words], job, thread_limits(procs))
     stop, told = _stop_file(job.output), False
     try:
         while (code := started.poll()) is None:
