@@ -70,7 +70,7 @@ def draw(seed: int, number: int) -> Case:
         for learners in ((1,) if workflow == "sync" else (1, 2, 3))
         for actors in range(1, 6)
         for group in (1, 2)
-        if learners + actors * group <= MOST_RANKS
+        if learners + actors * group <= MOST_RANKS and (workflow != "async" or learners <= actors)
     ]
     learners, actors, group = rng.choice(layouts)
     chosen: dict[str, Any] = {
