@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -28,3 +29,8 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
     os.environ.setdefault("XLA_FLAGS", SINGLE_THREAD)
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    # A home of their own: no settings of the user's in the tests, no key of the tests in the user's.
+    os.environ.setdefault("XDG_CACHE_HOME", str(Path.home() / ".cache"))
+    home = Path(folder) / "home"
+    home.mkdir()
+    os.environ["HOME"] = str(home)

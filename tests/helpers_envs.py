@@ -224,7 +224,22 @@ class Broken(Drift):
         return observation, reward, terminated, truncated, info
 
 
-DEEDS = ("nothing", "raise", "segfault", "exit", "hang", "shape", "nan", "print", "sleeper", "huge")
+DEEDS = (
+    *("nothing", "raise", "segfault", "exit", "hang", "shape", "nan", "print", "sleeper", "huge"),
+    "daemon",
+)
+DAEMON = """
+import os
+if os.fork():
+    os._exit(0)
+os.setsid()
+if pid := os.fork():
+    print(pid, flush=True)
+    os._exit(0)
+os.dup2(os.open(os.devnull, os.O_RDWR), 1)
+os.execvp("sleep", ["sleep", "3600"])
+"""
+"""Leaves a sleeping daemon: a process of another session, whose parent is gone; prints its number."""
 
 
 class Handful(gymnasium.Env[Any, Any]):
@@ -266,11 +281,24 @@ class Handful(gymnasium.Env[Any, Any]):
         if deed == "sleeper":
             self._started = subprocess.Popen(["sleep", "3600"]).pid
             seen = self._seen()
+        if deed == "daemon":
+            words = [sys.executable, "-I", "-S", "-c", DAEMON]
+            self._started = int(subprocess.run(words, stdout=subprocess.PIPE, check=True).stdout)
+            seen = self._seen()
         wrong = {"shape": seen[:2], "nan": seen * np.nan, "huge": seen * 1e300}
         return wrong.get(deed, seen), 0.5, False, False, {"dropped": True}
 
     def _seen(self) -> np.ndarray:
         return np.array([self._steps, os.getpid(), self._started], np.float64)
+
+
+class Wide(Constant):
+    """Observations of 800 kB."""
+
+    def __init__(self) -> None:
+        super().__init__(like=Identity())
+        self.observation_space = spaces.Box(0, 1, (200_000,))
+        self._seen = np.ones(200_000, np.float32)
 
 
 class Boxes(gymnasium.Env[Any, Any]):

@@ -20,14 +20,15 @@ from typing import Any
 
 import numpy as np
 
-from exarl.launch.mpiexec import find_mpiexec
+from exarl.comm.launcher import find_launcher
 from exarl.runs.checkpoint import Checkpoint, load_newest
 from exarl.runs.metrics import read_rows
 
 PLUGIN = Path(__file__).parent / "faults" / "plugin"
 PYTHON = sys.executable
 EXARL = (PYTHON, "-m", "exarl")
-MPIEXEC = find_mpiexec()
+LAUNCHER = find_launcher()
+MPIEXEC = LAUNCHER.path
 PATIENCE = 120.0
 """Seconds any job may take; a loaded machine is slow, a deadlock is for ever."""
 
@@ -89,10 +90,10 @@ class Job:
 
     def rank_pid(self, rank: int) -> int:
         """The process that is MPI rank ``rank``; waits until it has started."""
-        wanted = f"PMI_RANK={rank}"
+        wanted = {f"PMI_RANK={rank}", f"OMPI_COMM_WORLD_RANK={rank}"}
 
         def find() -> int | None:
-            return next((pid for pid in self.pids() if wanted in environment_of(pid)), None)
+            return next((p for p in self.pids() if wanted.intersection(environment_of(p))), None)
 
         return int(wait_until(find))
 
@@ -158,7 +159,7 @@ def resume(run_dir: Path, *words: Any) -> list[str]:
 
 def under_mpi(ranks: int, command: Sequence[Any]) -> list[str]:
     """The command under mpiexec."""
-    return [MPIEXEC, "-n", str(ranks), *map(str, command)]
+    return LAUNCHER.command(ranks, list(map(str, command)))
 
 
 def paused(command: Sequence[str], folder: Path, at: int, rank: int = 0, **order: Any) -> Job:
@@ -269,6 +270,18 @@ def _first_difference(got: Any, expected: Any) -> str:
         names = [n for n in {**expected, **got} if got.get(n) != expected.get(n)]
         return ", ".join(f"{n}: {got.get(n)} != {expected.get(n)}" for n in names[:3])
     return f"{got} != {expected}"
+
+
+def fill(disk: Path, left: int = 0) -> Path:
+    """Use up all but ``left`` pages."""
+    junk = disk / "junk"
+    with junk.open("wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(bytes(4096))
+        except OSError:
+            file.truncate(max(0, file.tell() - 4096 * left))
+    return junk
 
 
 # -- processes ---------------------------------------------------------------------------------------

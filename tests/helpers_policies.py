@@ -10,6 +10,7 @@ from exarl.export.policy import (
     Activation,
     Affine,
     ArgMax,
+    Choose,
     Convolution,
     Function,
     Layer,
@@ -50,6 +51,12 @@ def discrete() -> Policy:
     return Policy((normalise(rng, 6), *dense(rng, 6, 64, 32, 4), ArgMax()), 6, 1)
 
 
+def binned() -> Policy:
+    """Chooses among twelve actions of two numbers each."""
+    rng = np.random.default_rng(7)
+    return Policy((*dense(rng, 6, 32, 12), ArgMax(), Choose(array(rng, 12, 2))), 6, 2)
+
+
 def continuous() -> Policy:
     rng = np.random.default_rng(2)
     layers = dense(rng, 5, 48, 48, 3, function="silu")
@@ -80,7 +87,8 @@ def recurrent() -> Policy:
 
 
 POLICIES = {
-    policy.__name__: policy for policy in (discrete, continuous, unsquashed, pictures, recurrent)
+    policy.__name__: policy
+    for policy in (discrete, binned, continuous, unsquashed, pictures, recurrent)
 }
 
 

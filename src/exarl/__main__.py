@@ -2,7 +2,10 @@
 
 import sys
 
-from exarl.launch.cli import main
-
 if __name__ == "__main__":
-    sys.exit(main())
+    if not sys.flags.safe_path:
+        # The working folder; as for the command 'exarl', it joins the path when a module is named.
+        del sys.path[0]
+    from exarl.launch.cli import run_and_leave
+
+    run_and_leave()

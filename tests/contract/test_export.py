@@ -10,15 +10,17 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
+from gymnasium.spaces import Discrete
 from helpers_matrix import parameters
 
 from exarl import ExaLearner
 from exarl.components import build_agent, build_episode, configure_again
+from exarl.export import evaluate, from_npz
 from exarl.launch.cli import main
 from exarl.runs.checkpoint import load_newest
 from exarl.runs.directory import open_run
 
-CASES = ("DQN, discrete", "TD3", "SAC, box", "SAC, discrete", "A2C, box", "PPO, box")
+CASES = ("DQN, discrete", "DQN, box", "TD3", "SAC, box", "SAC, discrete", "A2C, box", "PPO, box")
 
 
 @pytest.fixture(params=CASES)
@@ -39,7 +41,7 @@ def taken(path: Path, seen: np.ndarray) -> np.ndarray:
     assert stored is not None
     agent.set_weights(stored.arrays["agent"]["weights"])
     chosen, _ = agent.action(seen.reshape(-1, *adapter.spec.observation.shape))
-    if adapter.spec.n_actions is not None:
+    if isinstance(env.action_space, Discrete):
         return np.asarray(chosen, float)[:, None]
     return np.array([adapter.decode(action) for action in chosen]).reshape(len(seen), -1)
 
@@ -70,6 +72,8 @@ def test_exported_policies_act_alike(run: Path, tmp_path: Path, capfd: Any) -> N
     seen = rng.normal(size=(1000, inputs)).astype(np.float32)
     expected = taken(run, seen)
     np.testing.assert_allclose(by_c(run / "policy.h", tmp_path, seen, outputs), expected, atol=1e-5)
+    archived = evaluate(from_npz(run / "policy.npz"), seen)
+    np.testing.assert_allclose(archived, expected, atol=1e-5)
     session = onnxruntime.InferenceSession(str(run / "policy.onnx"))
     found = session.run(None, {session.get_inputs()[0].name: seen})[0]
     np.testing.assert_allclose(np.reshape(found, expected.shape), expected, atol=1e-5)

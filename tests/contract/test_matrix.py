@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
+import itertools
+import signal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from helpers_jobs import assert_same, everything_of
+from helpers_jobs import assert_same, everything_of, newest
 from helpers_matrix import CASES, parameters
 
 from exarl import ExaLearner, member
 from exarl.errors import ConfigError
+from exarl.workflows.bench import Bench
 
 
 def train(**overrides: Any) -> Any:
     return ExaLearner(argv=[], serial=True, progress=False, **overrides).run()
+
+
+def signal_at(count: int, patch: pytest.MonkeyPatch) -> None:
+    """SIGTERM during this step of the environments."""
+    steps, step = itertools.count(1), Bench.step
+
+    def stepped(bench: Bench, *arguments: Any) -> Any:
+        if next(steps) == count:
+            signal.raise_signal(signal.SIGTERM)
+        return step(bench, *arguments)
+
+    patch.setattr(Bench, "step", stepped)
 
 
 REPEATED = ("DQN, discrete", "A2C, discrete", "PPO, LSTM")
@@ -32,10 +47,18 @@ def no_picture(monkeypatch: pytest.MonkeyPatch) -> None:
     "case",
     [pytest.param(c, marks=pytest.mark.slow if c in REPEATED else ()) for c in CASES],
 )
-def test_a_stopped_run_continues_as_if_nothing_had_happened(case: str, tmp_path: Path) -> None:
+def test_a_stopped_run_continues_as_if_nothing_had_happened(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stops after a block first, then in the middle of one."""
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     train(**parameters(case, run_dir=str(whole)))
     train(**parameters(case, run_dir=str(parts), total_steps=100))
+    with monkeypatch.context() as patch:
+        signal_at(5, patch)
+        stopped = train(**parameters(case, run_dir=str(parts), checkpoint_interval=1e6))
+    assert stopped.reason == "SIGTERM"
+    assert [name for name in newest(parts).arrays["envs"] if "/begun/" in name]
     train(**parameters(case, run_dir=str(parts), checkpoint_interval=1e6))
     assert_same(everything_of(parts), everything_of(whole))
 

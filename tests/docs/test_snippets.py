@@ -12,10 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from helpers_docs import PAGES, ROOT, snippets
-
-SAFE = ("--help", "list", "describe", "check-env")
-"""Commands of the README that are run as they stand; the others train, for long or on ranks."""
+from helpers_docs import ALL_PAGES, PAGES, ROOT, snippets
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if snippets(p, "python")], ids=lambda p: p.stem)
@@ -52,22 +49,8 @@ def test_an_installed_package_plugs_in(tmp_path: Path) -> None:
         assert "parameters:" in described
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        line
-        for block in snippets(ROOT / "README.md", "sh")
-        for line in block.code.splitlines()
-        if line.startswith("exarl ") and line.split()[1] in SAFE
-    ],
-)
-def test_safe_commands_of_the_readme(command: str, tmp_path: Path) -> None:
-    words = shlex.split(command, comments=True)
-    assert run([sys.executable, "-m", *words], tmp_path)
-
-
 def test_every_link_leads_somewhere() -> None:
-    for page in PAGES:
+    for page in ALL_PAGES:
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +10,7 @@ from helpers_jobs import (
     LIGHT,
     assert_same,
     everything_of,
+    fill,
     go_on,
     newest,
     paused,
@@ -21,29 +20,6 @@ from helpers_jobs import (
 )
 
 EASY = (*LIGHT, "--env", "Replayed-v0", "--checkpoint_interval", 0)
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """Four megabytes of storage of its own, where we may mount it."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(disk)]
-    if subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("mounting a small disk needs root")
-    yield disk
-    subprocess.run(["umount", "--lazy", str(disk)], check=True)
-
-
-def fill(disk: Path) -> Path:
-    """Use up all that is left."""
-    junk = disk / "junk"
-    with junk.open("wb", buffering=0) as file:
-        try:
-            while True:
-                file.write(bytes(4096))
-        except OSError:
-            return junk
 
 
 @pytest.mark.parametrize(("procs", "whole"), [(1, "light"), (3, "light3")])

@@ -147,7 +147,7 @@ def test_an_isolated_environment_goes_with_a_killed_rank(tmp_path: Path) -> None
     words = (*LIGHT, "--env", "ExaFaulty-v0", "--env_isolation", "process", "--step_seconds", 0.01)
     job = Job(train(tmp_path / "run", *words))
     try:
-        wait_until(lambda: len(job.pids()) == 2 and (tmp_path / "run" / "progress.csv").exists())
+        wait_until(lambda: len(job.pids()) == 3 and (tmp_path / "run" / "progress.csv").exists())
         pids = job.pids()
         job.process.kill()
         wait_until(lambda: all(map(dead, pids)), 10)

@@ -66,7 +66,7 @@ def test_a_stop_signal_is_obeyed_and_forgiven(
         path = folder / f"of{procs}"
         assert summary_of(path)["reason"] == signal.Signals(signum).name
         steps = newest(path).numbers["counters"]["steps"]
-        assert steps == summary_of(path)["timesteps_total"] == (416 if procs == 1 else 832)
+        assert steps == summary_of(path)["timesteps_total"] == (384 if procs == 1 else 768)
     for ended in run_all({"1": resume(folder / "of1"), "3": resume(folder / "of3")}).values():
         ended.ok()
         assert "continuing at step" in ended.err
@@ -74,6 +74,22 @@ def test_a_stop_signal_is_obeyed_and_forgiven(
         whole = request.getfixturevalue(name)
         assert_same(everything_of(folder / f"of{procs}"), everything_of(whole))
         assert summary_of(folder / f"of{procs}")["reason"] == "total_steps"
+
+
+@pytest.mark.parametrize("procs", [1, 2])
+def test_the_time_limit_is_obeyed_between_two_steps(
+    tmp_path: Path, procs: int, request: pytest.FixtureRequest
+) -> None:
+    """Blocks may be long: this one would take half a minute."""
+    path = tmp_path / "run"
+    command = train(path, *EASY, "--wall_time", 1.5, "--procs", procs)
+    Job(command, subject={"folder": str(tmp_path), "delay": 1.0}).wait(patience=60).ok()
+    summary = summary_of(path)
+    assert (summary["reason"], summary["timesteps_total"]) == ("wall_time", 0)
+    assert summary["wall_s"] < 8
+    if procs == 1:
+        run(resume(path, "--wall_time", 1000)).ok()
+        assert_same(everything_of(path), everything_of(request.getfixturevalue("light")))
 
 
 def test_a_signal_while_starting_is_not_lost(tmp_path: Path, light3: Path) -> None:

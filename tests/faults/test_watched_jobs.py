@@ -62,7 +62,8 @@ def test_a_job_that_is_lost_again_and_again_is_given_up(tmp_path: Path) -> None:
     assert code not in (0, 2)
     assert [f"restart {n} of 2" in err for n in (1, 2)] == [True, True]
     assert err.count("the job was lost") == 2
-    assert not (tmp_path / "run" / "summary.json").exists()
+    summary = summary_of(tmp_path / "run")
+    assert summary["state"] == "failed" and "a rank was lost" in summary["error"]
 
 
 def test_a_stop_signal_or_bad_input_is_no_reason_to_restart(tmp_path: Path) -> None:

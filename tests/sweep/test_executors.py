@@ -84,7 +84,7 @@ A, B = Place("a", (0, 1)), Place("b", (0, 1))
 
 
 def test_the_command_of_a_group(monkeypatch: pytest.MonkeyPatch) -> None:
-    plain, mpiexec = [sys.executable, "-m", "exarl", "train"], find_mpiexec()
+    plain, mpiexec = [sys.executable, "-P", "-m", "exarl", "train"], find_mpiexec()
     assert command_for([A], ["train"], {}, "MPICH") == plain
     here = command_for([A, A], ["train"], {}, "MPICH")
     assert here == [mpiexec, "-n", "2", "-launcher", "fork", "-hosts", "a:2", *plain]

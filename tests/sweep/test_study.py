@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from helpers_sweep import config
 
-from exarl.sweep import owner as owners
+from exarl.runs import alive
 from exarl.sweep.owner import Owner
 from exarl.sweep.study import Study, StudyFolder
 
@@ -71,12 +71,14 @@ def test_only_the_settings_of_the_dead_are_run_again(tmp_path: Path) -> None:
 
 
 def test_a_worker_elsewhere_lives_by_its_sign(tmp_path: Path) -> None:
-    with Owner(tmp_path) as me, Owner(tmp_path) as other:
-        card = {**other.card, "host": "another", "pid": 1}
+    with Owner(tmp_path) as me:
+        card = {**me.card, "name": "another_1", "host": "another", "machine": "another", "pid": 1}
+        (tmp_path / card["name"]).touch()
         assert me.sees(card)
-        long_ago = (tmp_path / card["name"]).stat().st_mtime - owners.SILENT_S - 1
+        long_ago = (tmp_path / card["name"]).stat().st_mtime - alive.SILENT_S - 1
         os.utime(tmp_path / card["name"], (long_ago, long_ago))
         assert not me.sees(card)
+        (tmp_path / card["name"]).unlink()
         assert me.sees(me.card)
         assert not me.sees(None)
     assert not list(tmp_path.iterdir())

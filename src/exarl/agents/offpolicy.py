@@ -172,8 +172,9 @@ class OffPolicy(Learned):
         """Set the priorities that the last block's updates found, which waits for them."""
         if self._rated is not None:
             index, priorities = self._rated
-            self._rated = None
-            self._replay.update(index, np.asarray(priorities))
+            self._rated, found = None, np.asarray(priorities)
+            if np.isfinite(found).all():  # else it has diverged, of which the learning loop tells
+                self._replay.update(index, found)
 
     def _beta(self) -> float:
         """The exponent of the importance weights."""

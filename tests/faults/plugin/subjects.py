@@ -35,7 +35,7 @@ from exarl.learning.exploration import (
 )
 from exarl.types import Arrays, Block, EnvSpec
 
-RANK = int(os.environ.get("PMI_RANK", "0"))
+RANK = int(os.environ.get("PMI_RANK", os.environ.get("OMPI_COMM_WORLD_RANK", "0")))
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Orders:
     """What is to happen, on which rank and when; nothing by default."""
 
     folder: str = "."  # marks and books go here
-    fault: str = ""  # raise | exit | kill | pause
+    fault: str = ""  # raise | exit | kill | pause | diverge (in train or round)
     then: str = ""  # what follows a pause, if anything
     place: str = "step"  # make | step | train | round (of several learners)
     rank: int = 0
@@ -53,6 +53,7 @@ class Orders:
     delay_from: int = 1  # the first step that does
     record: bool = False  # write down every call
     slow_close: bool = False  # close() waits for the whole group
+    chdir: str = ""  # environments go to this folder, and stay there
 
 
 @functools.cache
@@ -60,19 +61,20 @@ def orders() -> Orders:
     return Orders(**json.loads(os.environ.get("SUBJECT", "{}")))
 
 
-def strike(place: str, count: int) -> None:
-    """Fail or pause here if that was ordered, leaving the file ``struck`` first."""
+def strike(place: str, count: int) -> bool:
+    """Fail or pause here if that was ordered, leaving the file ``struck`` first; True: diverge."""
     order = orders()
     if not order.fault or (place, RANK, count) != (order.place, order.rank, order.at):
-        return
+        return False
     mark = Path(order.folder, "struck")
     if order.once and mark.exists():
-        return
+        return False
     mark.touch()
     if order.fault == "pause":
         while not Path(order.folder, "go").exists():
             time.sleep(0.02)
     fail(order.then or order.fault)
+    return order.fault == "diverge"
 
 
 def fail(fault: str) -> None:
@@ -95,6 +97,8 @@ class Replayed(CartPoleEnv):
         self._slot = Replayed.made
         Replayed.made += 1
         self._calls = 0
+        if orders().chdir:
+            os.chdir(orders().chdir)
         self._record("make", None if comm is None else [comm.rank, comm.size])
         strike("make", Replayed.made)
 
@@ -156,8 +160,50 @@ class Kept(Replayed):
         return 0 if self._comm is None else int(self._comm.rank)
 
 
+class Bulky(Kept):
+    """The same with a state that no MPI library sends before it is asked for."""
+
+    def get_state(self) -> Arrays:
+        return super().get_state() | {"ballast": np.zeros(1 << 16, np.uint8)}
+
+
+class Numbered(gymnasium.Env[Any, Any]):
+    """Its observation is its number in the run and how many steps it has ever made, over all
+    episodes; steps take up to a millisecond."""
+
+    observation_space = gymnasium.spaces.Box(0, 1e6, (2,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+    made = 0
+
+    def __init__(self) -> None:
+        self._number = 100 * RANK + Numbered.made
+        Numbered.made += 1
+        self._steps = 0
+        self._random = np.random.default_rng(self._number)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        return self._seen(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self._steps += 1
+        strike("step", self._steps)
+        time.sleep(self._random.uniform(0, 1e-3))
+        return self._seen(), 0.0, False, False, {}
+
+    def get_state(self) -> Arrays:
+        return {"numbered": np.array([self._number, self._steps])}
+
+    def set_state(self, state: Arrays) -> None:
+        self._number, self._steps = state["numbered"].tolist()
+
+    def _seen(self) -> np.ndarray:
+        return np.array([self._number, self._steps], np.float32)
+
+
 gymnasium.register("Replayed-v0", "subjects:Replayed", max_episode_steps=500)
 gymnasium.register("Kept-v0", "subjects:Kept", max_episode_steps=500)
+gymnasium.register("Bulky-v0", "subjects:Bulky", max_episode_steps=500)
+gymnasium.register("Numbered-v0", "subjects:Numbered", max_episode_steps=20)
 
 
 class Deep(DQN):
@@ -203,7 +249,7 @@ class Linear(ExaAgent):
 
     def train(self, block: Block) -> dict[str, float]:
         self._blocks += 1
-        strike("train", self._blocks)
+        diverges = strike("train", self._blocks)
         seen = block.observations[:-1].reshape(-1, self._table.shape[0])
         following = block.next_observations().reshape(seen.shape)
         taken, rows = block.actions.reshape(-1), np.arange(len(seen))
@@ -214,6 +260,7 @@ class Linear(ExaAgent):
         gradient = np.zeros_like(self._table)
         np.add.at(gradient.T, taken, (errors[:, None] * seen).astype(np.float32))
         self._table = self._table + np.float32(self.config.learning_rate / len(seen)) * gradient
+        self._table *= np.float32("nan" if diverges else 1)
         return {"updates": 1, "loss": float((errors**2).mean())}
 
     def get_weights(self) -> np.ndarray:
@@ -240,11 +287,33 @@ class Teamed(Linear):
 
     def train(self, block: Block | None, steps: int = 0) -> dict[str, float]:  # type: ignore[override]
         self._rounds += 1
-        strike("round", self._rounds)
+        diverges = strike("round", self._rounds)
         found = {"updates": 1.0, "loss": 0.0} if block is None else super().train(block)
+        self._table *= np.float32("nan" if diverges else 1)
         if self._team is not None:
             self.set_weights(self._team.average(self.get_weights(), float(block is not None)))
         return found
+
+
+class Bookkeeper(Teamed):
+    """Learns nothing, and keeps every observation that a step led to."""
+
+    def set_learner(self, team: Any = None) -> None:
+        super().set_learner(team)
+        self._kept: list[np.ndarray] = []
+
+    def train(self, block: Block | None, steps: int = 0) -> dict[str, float]:  # type: ignore[override]
+        if block is not None:
+            self._kept.append(block.next_observations().reshape(-1, 2))
+        return {"updates": 1, "loss": 0.0}
+
+    def state(self) -> tuple[Arrays, dict[str, Any]]:
+        arrays, numbers = super().state()
+        return {**arrays, "kept": np.concatenate([np.zeros((0, 2)), *self._kept])}, numbers
+
+    def restore(self, arrays: Arrays, numbers: dict[str, Any]) -> None:
+        super().restore(arrays, {"rng": json_state(self._rng), **numbers})
+        self._kept = [arrays["kept"]]
 
 
 class Recorder(Linear):

@@ -116,6 +116,52 @@ def test_a_folder_that_cannot_be_is_no_error(home: Path, monkeypatch: pytest.Mon
     assert not config.changed
 
 
+def test_a_folder_that_others_can_write_to_is_not_used(
+    home: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder, config = home / ".cache/exarl/xla", Config()
+    folder.mkdir(parents=True)
+
+    def refused(*parts: str) -> None:
+        caplog.clear()
+        cache.keep_compiled(config)
+        assert not config.changed
+        (told,) = (record.getMessage() for record in caplog.records)
+        for part in ("are not kept", *parts):
+            assert part in told
+
+    folder.chmod(0o1777)
+    refused("everyone", str(folder))
+    folder.chmod(0o700)
+    folder.parent.chmod(0o777)  # anyone could put another xla there
+    refused("everyone", str(folder.parent))
+    folder.parent.chmod(0o775)
+    monkeypatch.setattr(cache, "_alone_in", lambda _: False)
+    refused("group", str(folder.parent))
+    folder.parent.chmod(0o1777)  # sticky: not with ours in the way
+    cache.keep_compiled(config)
+    assert config.changed["jax_compilation_cache_dir"] == str(folder)
+
+    config.changed.clear()
+    if os.geteuid() == 0:
+        os.chown(folder, 12345, -1)
+    else:
+        monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    refused("another user")
+
+
+def test_the_users_own_choice_is_not_used_either_if_everyone_can_write(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for mode, changed in ((0o1777, {"jax_compilation_cache_dir": None}), (0o775, {})):
+        tmp_path.chmod(mode)
+        config = Config(str(tmp_path))
+        cache.keep_compiled(config)
+        assert config.changed == changed
+        assert bool(changed) == ("everyone" in caplog.text)
+        caplog.clear()
+
+
 def test_the_switches_are_those_that_jax_has() -> None:
     code = "from exarl.agents.compiled import jax; print(jax.config.jax_compilation_cache_dir)"
     kept = {n: v for n, v in os.environ.items() if not n.startswith("JAX_")}

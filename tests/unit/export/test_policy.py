@@ -11,6 +11,7 @@ from exarl.export.policy import (
     Activation,
     Affine,
     ArgMax,
+    Choose,
     Convolution,
     Layer,
     Lstm,
@@ -36,6 +37,7 @@ def test_every_layer_by_hand() -> None:
     assert result(Normalise(np.array([1.0, 1]), np.array([2.0, 0.1]), 3.0), [2, 2]) == [0.5, 3]
     assert result(Scale(0.25), [8]) == [2]
     assert result(ArgMax(), [1, 3, 3, 2], 1) == [1]
+    assert result(Choose(np.array([[0.0, 1], [2, 3]])), [1], 2) == [2, 3]
     assert result(ToBox(np.array([-2.0, 0, 0]), np.array([2.0, 1, 1])), [0.5, -1, 7]) == [1, 0, 1]
 
 

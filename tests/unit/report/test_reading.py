@@ -16,6 +16,8 @@ from exarl.report.figures import band, curves, of_rows, rate_of
 from exarl.report.groups import differences, make_groups
 from exarl.report.read import find_runs, read_run
 from exarl.report.runs import sections
+from exarl.runs.ending import write_failure
+from exarl.runs.lock import RunLock
 
 
 def test_runs_are_found_by_name_and_below_folders_each_once(tmp_path: Path) -> None:
@@ -40,7 +42,7 @@ def test_a_whole_run(tmp_path: Path) -> None:
     made = write_run(tmp_path / "run", rows=7)
     made.evaluations.write_text("timesteps_total,reward_mean\n100,3.5\n200,nonsense\n")
     run = read_run(made.path)
-    assert (run.state, run.notes) == ("ended (total_steps)", ())
+    assert (run.state, run.notes) == ("finished (total_steps)", ())
     assert [row["training_iteration"] for row in run.rows] == list(range(1, 8))
     assert run.values["agent.gamma"] == 0.99
     assert run.evaluations[0] == {"timesteps_total": 100.0, "reward_mean": 3.5}
@@ -168,3 +170,22 @@ def test_long_runs_are_thinned(tmp_path: Path) -> None:
     drawn = curves(make_groups(runs), of_rows("episode_reward_mean", "steps"), "x", "y")
     assert drawn is not None
     assert max(len(trace["x"]) for trace in drawn.data) <= 1000
+
+
+def test_a_run_that_failed_says_so(tmp_path: Path) -> None:
+    """And the page does not claim that no environment failed."""
+    good, bad = write_run(tmp_path / "good"), write_run(tmp_path / "bad", ended=False)
+    assert "No environment failed" in str(sections(make_groups([read_run(good.path)])))
+    error = RuntimeError("the solver diverged")
+    error.environment = 3  # type: ignore[attr-defined]
+    with RunLock(bad):
+        running = read_run(bad.path)
+        assert running.state == "running"
+        assert "No environment failed" not in str(sections(make_groups([running])))
+        write_failure(bad, error)
+    run = read_run(bad.path)
+    assert run.state == "failed: RuntimeError: the solver diverged"
+    assert run.notes == ("bad failed: RuntimeError: the solver diverged",)
+    told = str(sections(make_groups([run])))
+    assert "No environment failed" not in told and "the solver diverged" in told
+    assert "failures by kind" in told  # of environments
