@@ -49,7 +49,7 @@ def prepare(folder: Path) -> None:
             work = folder / f"checkpoints-{name}-{command}"
             if not work.exists() and (name, command) != ("light", "export"):
                 copied(run, work)
-                ended = exarl(words_of(command), work)
+                ended = exarl([*words_of(command), "--trust"], work)  # a copy has no valid seal
                 if problem := ended.wrong(0):
                     raise RuntimeError(f"{command} of an undamaged run: {problem}")
                 (work / "answer").write_text(ended.out)
@@ -89,7 +89,7 @@ def attempt(rng: random.Random, references: Path, work: Path) -> Attempt:
     words = trusted(words_of(command), rng)
     ended = exarl(words, work, limit=25, fresh=rng.random() < FRESH)
     what = f"{' '.join(words)} ({name}), {len(chosen)} checkpoints: {told}"
-    problem = ended.wrong(0, 1, 2)
+    problem = ended.wrong(0, 1, 2, 3)  # huge weights are answered as a divergence
     if not problem and ended.code == 0:
         # What an environment's own state looks like is known to the environment alone.
         detectable = deed is not change_arrays and "/env/" not in told
@@ -110,7 +110,7 @@ def nonsense(
         found = differences(work / "run", expected)
         return found and f"continued from a damaged checkpoint: {found}"
     good = (references / f"checkpoints-{name}-{command}" / "answer").read_text()
-    if ended.out != good and "damaged" not in ended.err:
+    if ended.out != good and not re.search("damaged|diverged", ended.err):
         return f"another answer without a word: {ended.out[-200:]!r}"
     return ""
 

@@ -51,7 +51,7 @@ from exarl.errors import EnvironmentFailure
 TRIES = 300
 GROWTH_MB = 96.0
 """What the server may need beyond what it had: a few messages of LONGEST in each of its queues."""
-FEW_FILES = 48
+FEW_FILES = 64
 
 
 def prepare(folder: Path) -> None:

@@ -151,7 +151,6 @@ def check_same_run(run: RunDirectory, configuration: Configuration) -> None:
 
 def finished_by(run: RunDirectory, configuration: Configuration) -> str | None:
     """The stop criterion that a run at its end has met already; None when there is more to do."""
-    config = configuration.learner
     try:
         summary = read_json(run.summary)
         if ended_as(summary["reason"]) == FAILED:
@@ -161,9 +160,9 @@ def finished_by(run: RunDirectory, configuration: Configuration) -> str | None:
             "n_episodes": summary["episodes_total"],
             "wall_time": summary["wall_s"],
         }
-        if summary["episodes_total"] >= config.reward_window:
+        if summary["episodes_total"] >= configuration.learner.reward_window:
             reached["target_reward"] = summary["last_reward_mean"]
-        return first_met(config, reached)
+        return first_met(configuration.learner, reached)
     except (ConfigError, KeyError, TypeError):
         return None  # it has not ended, or its summary cannot be read
 
@@ -180,7 +179,8 @@ def remember_changes(run: RunDirectory, configuration: Configuration) -> None:
     if changed:
         stored["learner"] |= changed
         origins = {f"learner.{key}": configuration.origins[f"learner.{key}"] for key in changed}
-        stored["origins"] = {**stored.get("origins", {}), **origins}
+        known = stored.get("origins")
+        stored["origins"] = known | origins if isinstance(known, dict) else origins
     ours = sealed_again(run.path, stored, now, UNSEALED)
     if changed or ours != stored:
         with writing(run.path):

@@ -33,7 +33,7 @@ from exarl.config import Configuration
 from exarl.envs import group
 from exarl.errors import EnvironmentFailure, ExarlError
 from exarl.member import Member, RunResult, shown
-from exarl.runs.checkpoint import Checkpoint
+from exarl.runs.checkpoint import Checkpoint, fitting
 from exarl.runs.directory import RunDirectory, absolute, check_place, expand, open_run
 from exarl.runs.lock import RunLock
 from exarl.runs.notes import note_error
@@ -233,7 +233,8 @@ class ExaLearner(Member):
         if self.role.acts and self.channel is not None:
             self.states = decode_arrays(self.channel.receive(0, STATES_TAG)[1])
         if self.role.acts and self.states:
-            self.rollout.restore(self.states)
+            with fitting(self.run_directory):
+                self.rollout.restore(self.states)
         return resumed
 
     def _share(self, data: Any, tag: int = START_TAG) -> Any:

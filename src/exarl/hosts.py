@@ -37,6 +37,7 @@ from exarl.components import lookup
 from exarl.config import resolve, stored_source
 from exarl.errors import ExarlError
 from exarl.member import Member, RunResult
+from exarl.runs.checkpoint import fitting
 from exarl.runs.directory import RunDirectory, read_json
 from exarl.runs.panel import Row
 from exarl.types import ACTOR_PHASES, Arrays, EnvSpec
@@ -81,7 +82,8 @@ class ActorHost:
         member.build_agent(member.adapter.spec)
         stored = decode_arrays(np.frombuffer(states, np.uint8))
         if stored:
-            member.rollout.restore(stored)
+            with fitting(None):
+                member.rollout.restore(stored)
         self._logging = False
         self._stopped = False
         self._idle_since = time.perf_counter()

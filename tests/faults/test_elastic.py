@@ -42,6 +42,7 @@ def last_row(path: Path) -> dict[str, float]:
     return dict(json.loads(rows[-1])) if rows else {"training_iteration": 0, "env_restarts": 0}
 
 
+@pytest.mark.slow
 def test_killed_actors_are_replaced_and_a_stopped_run_goes_on(tmp_path: Path) -> None:
     path, folders = tmp_path / "run", set(Path("/tmp").glob("exarl-ray-*"))
     job = Job(train(path, *WORDS, "--n_actors", 2, "--wall_time", 120, "--total_steps", 10**6))

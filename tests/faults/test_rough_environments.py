@@ -98,6 +98,7 @@ def test_an_environment_that_fails_never_passes_for_success(
         assert ended.err.count("Traceback") == (deeds != "exit")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("deeds", ["thread", "close", "exit_close"])
 def test_a_run_that_is_done_is_done(rough: Any, tmp_path: Path, deeds: str) -> None:
     """Whatever its environment does when it is closed, or leaves running."""
@@ -111,6 +112,7 @@ def test_a_run_that_is_done_is_done(rough: Any, tmp_path: Path, deeds: str) -> N
     assert said.get(deeds, "close raised SystemExit: 0") in ended.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isolation", ["inline", "process"])
 @pytest.mark.parametrize("deeds", ["exit+thread", "mute+close"])
 def test_it_is_restarted_all_the_same(

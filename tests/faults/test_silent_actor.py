@@ -60,6 +60,7 @@ def test_such_a_checkpoint_can_be_resumed(hung: Path) -> None:
     assert counts[100 * HUNG] > 40
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workflow", ["async", "rma"])
 def test_a_run_that_is_finished_does_not_wait_for_it_for_ever(
     tmp_path: Path, workflow: str
@@ -72,6 +73,7 @@ def test_a_run_that_is_finished_does_not_wait_for_it_for_ever(
     assert summary_of(tmp_path / "run")["reason"] == "total_steps"
 
 
+@pytest.mark.slow
 def test_rma_trains_before_the_slowest_actor_has_its_first_block(tmp_path: Path) -> None:
     words = (*WORDS, "--workflow", "rma", "--total_steps", 10**6)
     job = paused(train(tmp_path / "run", *words), tmp_path, at=1, rank=HUNG)
@@ -93,6 +95,7 @@ def test_rma_can_be_stopped_while_environments_are_made(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_one_that_was_only_slow_is_asked_again(tmp_path: Path) -> None:
     words = (*WORDS, "--workflow", "async", "--total_steps", 10**6)
     job = paused(train(tmp_path / "run", *words), tmp_path, at=AT, rank=HUNG)

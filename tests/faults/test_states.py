@@ -65,7 +65,7 @@ def test_a_run_has_one_writer(tmp_path: Path, light: Path) -> None:
     assert_same(everything_of(path), everything_of(light))
 
 
-@pytest.mark.parametrize("procs", [1, 3])
+@pytest.mark.parametrize("procs", [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_a_killed_run_is_seen_and_taken_over(tmp_path: Path, procs: int) -> None:
     path = tmp_path / "runs/run"
     job = paused(train(path, *EASY, "--procs", procs), tmp_path, at=400, rank=procs // 2)
@@ -81,7 +81,10 @@ def test_a_killed_run_is_seen_and_taken_over(tmp_path: Path, procs: int) -> None
     assert not list(path.rglob("*.tmp"))
 
 
-@pytest.mark.parametrize("workflow", ["sync", "async", "rma", "seed"])
+@pytest.mark.parametrize(
+    "workflow",
+    ["async", *(pytest.param(w, marks=pytest.mark.slow) for w in ("sync", "rma", "seed"))],
+)
 def test_a_rank_that_fails_leaves_the_cause_in_the_summary(tmp_path: Path, workflow: str) -> None:
     path = tmp_path / "runs/run"
     order = {"folder": str(tmp_path), "fault": "raise", "rank": 2, "at": 400}

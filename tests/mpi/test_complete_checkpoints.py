@@ -64,6 +64,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_no_step_is_missing_and_none_is_there_twice(runs: Path, case: str) -> None:
     check(runs / case, Counter())

@@ -26,7 +26,9 @@ from helpers_jobs import (
 WORDS = (*LIGHT, "--env", "Replayed-v0", "--procs", 3)
 
 
-@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "signum", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
+)
 def test_sync_stops_between_two_steps_and_goes_on_exactly(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, signum: int
 ) -> None:

@@ -28,6 +28,7 @@ def flags(**others: object) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 def test_a_batch_is_what_its_trials_would_be_alone(tmp_path: Path) -> None:
     """Stopped half-way and continued; the point that diverges harms nobody."""
     pytest.importorskip("jax")

@@ -16,7 +16,13 @@ from exarl.envs.pictures import check_pictures, picture
 from exarl.errors import CheckpointError, ConfigError, install
 from exarl.launch import words as line
 from exarl.learning.exploration import EVALUATION
-from exarl.runs.checkpoint import list_checkpoints, load_checkpoint, load_newest
+from exarl.runs.checkpoint import (
+    fitting,
+    list_checkpoints,
+    load_checkpoint,
+    load_newest,
+    weights_of,
+)
 from exarl.runs.directory import RunDirectory, open_run
 from exarl.workflows.evaluation import Played, play
 
@@ -100,7 +106,8 @@ def stored_weights(
             kept = ", ".join(str(s) for s in sorted(paths)) or "none"
             raise ConfigError(f"no checkpoint of step {step} in {run.path} (kept: {kept})")
         found = load_checkpoint(paths[step])
-    return int(found.numbers["counters"]["steps"]), found.arrays["agent"]["weights"]
+    with fitting(run):
+        return int(found.numbers["counters"]["steps"]), weights_of(found)
 
 
 def row(number: int, played: Played) -> str:

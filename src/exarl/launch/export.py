@@ -15,7 +15,7 @@ from exarl.export.npz import to_npz
 from exarl.export.onnx_graph import load_onnx, to_onnx
 from exarl.export.policy import Choose, Policy
 from exarl.launch import words as line
-from exarl.runs.checkpoint import load_newest
+from exarl.runs.checkpoint import load_newest, weights_of
 from exarl.runs.directory import RunDirectory, expand, open_run, reason
 
 HELP = """\
@@ -87,7 +87,7 @@ def stored_policy(run: RunDirectory, best: bool, trust: bool = False) -> tuple[i
     if found is None:
         raise CheckpointError(f"no usable checkpoint in {folder}")
     try:
-        agent.set_weights(found.arrays["agent"]["weights"])
+        agent.set_weights(weights_of(found))
         policy: Policy = describe()
         if (values := action_values(adapter, env.action_space)) is not None:
             policy = Policy((*policy.layers, Choose(values)), policy.inputs, values.shape[1])

@@ -87,7 +87,7 @@ def _below(folder: Path, depth: int) -> Iterator[Path]:
         run = RunDirectory(path)
         if run.exists() and (run.manifest.is_file() or run.result.is_file()):
             yield path
-        elif depth > 1 and entry.is_dir():
+        elif depth > 1 and path.is_dir():
             yield from _below(path, depth - 1)
 
 

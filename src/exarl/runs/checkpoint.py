@@ -89,13 +89,26 @@ def load_checkpoint(path: Path) -> Checkpoint:
 
 
 def not_finite(checkpoint: Checkpoint) -> str | None:
-    """The first of the agents' weights, and of what they learn with, that is not finite."""
+    """The first of the agents' weights, and of what they learn with, that is not finite; weights of
+    another type than floating point count as such."""
     for stem, arrays in checkpoint.arrays.items():
         for name, array in arrays.items():
             kept = stem.startswith("agent") and name.startswith(("weights", "learned/"))
+            if name == "weights" and kept and array.dtype.kind != "f":
+                return name
             if kept and array.dtype.kind == "f" and not np.isfinite(array).all():
                 return name
     return None
+
+
+def weights_of(checkpoint: Checkpoint) -> np.ndarray:
+    """The weights to act with; CheckpointError where there are none, or none that are finite."""
+    weights = checkpoint.arrays.get("agent", {}).get("weights")
+    if weights is None:
+        raise CheckpointError("the checkpoint holds no weights")
+    if not_finite(Checkpoint({"agent": {"weights": weights}}, {})):
+        raise CheckpointError("the weights of the checkpoint are not finite numbers")
+    return weights
 
 
 @contextlib.contextmanager

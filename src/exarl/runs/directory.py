@@ -204,7 +204,10 @@ def open_regular(path: Path, flags: int = os.O_RDONLY) -> int:
 def read_regular(path: Path) -> bytes:
     """All of a regular file; OSError as ``open_regular`` raises it."""
     with open(open_regular(path), "rb") as file:
-        return file.read()
+        content = file.read()
+    if content is None:  # files of the kernel's, which would keep a reader waiting
+        raise OSError(None, "it cannot be read at once", str(path))
+    return content
 
 
 def read_json(path: Path) -> Any:

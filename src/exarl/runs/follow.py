@@ -64,7 +64,9 @@ def last_row(path: Path) -> dict[str, Any]:
             with open(open_regular(path), "rb") as file:
                 whole = file.seek(0, os.SEEK_END)
                 file.seek(max(0, whole - size))
-                lines = file.read().split(b"\n")[:-1]  # the last part is a line being written
+                lines = (file.read() or b"").split(b"\n")[
+                    :-1
+                ]  # the last part is a line being written
         except OSError:
             return {}
         if size < whole:

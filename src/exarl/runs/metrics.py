@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-from exarl.runs.directory import RunDirectory, open_regular, writing
+from exarl.runs.directory import RunDirectory, open_regular, read_regular, writing
 from exarl.runs.events import EventWriter
 from exarl.runs.sinks import Sink
 from exarl.types import FAILURES
@@ -177,7 +177,7 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
 def read_table(path: Path) -> list[dict[str, float]]:
     """The rows of a CSV file of numbers; none where there is no file."""
     try:
-        with path.open(encoding="utf-8", errors="replace", newline="") as file:
+        with io.StringIO(read_regular(path).decode("utf-8", "replace"), newline="") as file:
             return [
                 {key: _number(value) for key, value in row.items() if key is not None}
                 for row in csv.DictReader(file)

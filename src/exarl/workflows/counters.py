@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,3 +48,21 @@ class Counters:
                 for env_id, counts in by_env
             },
         }
+
+
+def stored_counters(numbers: Mapping[str, Any]) -> Counters:
+    """The counters of a checkpoint; TypeError where one of them is no number of its kind."""
+    counters = Counters(**numbers)
+    whole = (
+        "iteration",
+        "steps",
+        "episodes",
+        "updates",
+        "version",
+        "blocks",
+        "restarts",
+        "rollbacks",
+    )
+    if any(type(getattr(counters, name)) is not int for name in whole):
+        raise TypeError("a counter is no whole number")
+    return counters

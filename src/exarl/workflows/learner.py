@@ -29,7 +29,7 @@ from exarl.runs.sinks import open_sinks
 from exarl.runs.state import DIVERGENCE
 from exarl.types import ACTOR_PHASES, Arrays, Block
 from exarl.workflows.advice import Situation, bound_by
-from exarl.workflows.counters import Counters
+from exarl.workflows.counters import Counters, stored_counters
 from exarl.workflows.divergence import Watch
 from exarl.workflows.evaluation import Evaluation, Evaluator
 from exarl.workflows.rounds import Report
@@ -390,9 +390,11 @@ class LearningLoop:
     def _restore(self, checkpoint: Checkpoint) -> int:
         """Take over a checkpoint; how many rows had been written by then."""
         numbers = checkpoint.numbers
-        self.counters = Counters(**numbers["counters"])
-        self.window.returns.extend(numbers["window"][0])
-        self.window.lengths.extend(numbers["window"][1])
-        self._since.sums, self._since.lags = numbers["since"]
+        self.counters = stored_counters(numbers["counters"])
+        self.window.returns.extend(map(float, numbers["window"][0]))
+        self.window.lengths.extend(map(int, numbers["window"][1]))
+        sums, lags = numbers["since"]
+        self._since.sums = {name: [float(total), int(n)] for name, (total, n) in sums.items()}
+        self._since.lags = [number + 0 for number in lags]
         self.agent.restore(checkpoint.arrays["agent"], numbers["agent"])
         return int(numbers["rows"])

@@ -13,6 +13,7 @@ from exarl.learning.exploration import Streams
 from exarl.types import ACTOR_PHASES, Arrays, Block
 from exarl.workflows.assembly import Assembly, Policy, act
 from exarl.workflows.bench import Bench
+from exarl.workflows.states import check_stored
 
 
 class Rollout:
@@ -97,8 +98,10 @@ class Rollout:
 
     def restore(self, arrays: Arrays) -> None:
         """Continue the episodes that ``arrays`` knows, and the block if one was begun; the other
-        environments start afresh."""
+        environments start afresh. ValueError where a stored number is none."""
+        check_stored(arrays)
         self.bench.restore(arrays)
+        self.bench.observe(np.empty_like(self._assembly.seen))  # which they must fit into
         self._assembly.reopen(arrays)
         changed = [] if self._assembly.open else [cut.slot for cut in self.bench.changed]
         self._assembly.restore(arrays, changed)

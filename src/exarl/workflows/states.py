@@ -6,6 +6,8 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from exarl.types import ACTOR_PHASES, Arrays, Block
 
 STATE_TIMEOUT = (
@@ -13,6 +15,7 @@ STATE_TIMEOUT = (
     " never less than three of its longest blocks"
 )
 """What the parameter ``state_timeout`` of the workflows means."""
+_WHOLE, _REAL = ("number", "length", "stream"), ("total_reward", "return")
 _ACTING = [ACTOR_PHASES.index(phase) for phase in ("env", "inference", "restart")]
 
 
@@ -81,3 +84,12 @@ def states_of(states: Arrays, env_ids: Iterable[int]) -> Arrays:
     """Of the states of a run's environments, those of ``env_ids``."""
     wanted = {str(env_id) for env_id in env_ids}
     return {name: a for name, a in states.items() if name.partition("/")[0] in wanted}
+
+
+def check_stored(states: Arrays) -> None:
+    """ValueError where a number in the stored states of environments is none of its kind."""
+    for name, array in states.items():
+        what = name.partition("/")[2]
+        whole = what in _WHOLE and (array.dtype.kind not in "iu" or array.size != 1)
+        if whole or (what in _REAL and (array.dtype.kind != "f" or not np.isfinite(array).all())):
+            raise ValueError(f"{name} is no number of its kind")

@@ -65,6 +65,7 @@ def weights_of(run: Path) -> np.ndarray:
     return load_checkpoint(newest).arrays["agent"]["weights"]
 
 
+@pytest.mark.slow
 def test_a_member_of_a_population_is_what_it_would_be_alone(tmp_path: Path) -> None:
     """Whatever its seed, and whatever becomes of the others: one of them diverges."""
     many, points = tmp_path / "many", tmp_path / "points.csv"
@@ -131,6 +132,7 @@ def test_ppo_learns_cartpole_in_one_program(tmp_path: Path) -> None:
     assert result.summary["bound_by"].startswith(("the device", "the host"))
 
 
+@pytest.mark.slow
 def test_several_devices_share_the_environments(tmp_path: Path) -> None:
     """Forced host devices: the same run as on one, up to the order of sums."""
     program = (
@@ -173,6 +175,7 @@ def test_what_cannot_be_is_refused_before_anything_is_written(
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_nothing_is_compiled_after_the_first_iteration(tmp_path: Path) -> None:
     import logging
 

@@ -39,7 +39,7 @@ from exarl.errors import ConfigError, EnvironmentFailure
 
 log = logging.getLogger(__name__)
 
-TICK = 0.2
+TICK = 0.05
 """Seconds between two looks at what else there is to do."""
 _PROMPT = 5.0  # seconds that a program may take over the middle of a message
 _GRACE = 2.0  # seconds from SIGTERM to SIGKILL, for a program that does not go
@@ -183,7 +183,8 @@ class Server:
                 frames = self._socket.recv_multipart(self._zmq.DONTWAIT, copy=False)
             except self._zmq.Again:
                 return
-            self._connections.delivered(frames[-1].get(self._zmq.SRCFD))
+            with suppress(self._zmq.ZMQError):  # of a connection that is gone
+                self._connections.delivered(frames[-1].get(self._zmq.SRCFD))
             # A REQ socket puts an empty frame between its identity and the message.
             if len(frames) > 3 or (len(frames) == 3 and len(frames[1])):
                 continue
