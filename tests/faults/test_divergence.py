@@ -23,8 +23,8 @@ WAYS: dict[str, tuple[Any, ...]] = {
     "rma team": ("--workflow", "rma", *TEAM),
     "elastic": ("--workflow", "elastic", "--n_actors", 2),
 }
-STOPPED = ("alone", "async", "rma", "seed", "async team")
-TAKEN_BACK = ("groups", "rma", "seed", "async team")
+STOPPED = ("alone", "async team")
+TAKEN_BACK = ("groups",)
 """Tried at every run of the tests; the others when slow."""
 
 

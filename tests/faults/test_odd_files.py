@@ -115,7 +115,7 @@ def disk(small_disk: Path, killed: Path) -> Path:
     return small_disk
 
 
-@pytest.mark.parametrize("left", [0, 2])
+@pytest.mark.parametrize("left", [0, pytest.param(2, marks=pytest.mark.slow)])
 def test_resuming_on_a_full_disk(disk: Path, light: Path, left: int) -> None:
     path = disk / "run"
     junk = fill(disk, left)

@@ -76,7 +76,7 @@ def test_a_stop_signal_is_obeyed_and_forgiven(
         assert summary_of(folder / f"of{procs}")["reason"] == "total_steps"
 
 
-@pytest.mark.parametrize("procs", [1, 2])
+@pytest.mark.parametrize("procs", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_the_time_limit_is_obeyed_between_two_steps(
     tmp_path: Path, procs: int, request: pytest.FixtureRequest
 ) -> None:

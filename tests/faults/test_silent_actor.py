@@ -17,7 +17,10 @@ HUNG, AT = 3, 22
 """The rank of an actor and the step that it never ends, in the middle of its sixth block."""
 
 
-@pytest.fixture(scope="module", params=["async", "rma", "seed"])
+@pytest.fixture(
+    scope="module",
+    params=["async", *(pytest.param(w, marks=pytest.mark.slow) for w in ("rma", "seed"))],
+)
 def hung(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run with such an actor, killed when others had gone on for long."""
     folder = tmp_path_factory.mktemp(request.param)

@@ -90,7 +90,13 @@ def test_an_own_run_asks_for_nothing(exarl: Exarl, tmp_path: Path, command: str)
     assert (tmp_path / "ran").exists()
 
 
-@pytest.mark.parametrize("stranger", [another_user, moved, changed, unsealed])
+@pytest.mark.parametrize(
+    "stranger",
+    [
+        changed,
+        *(pytest.param(how, marks=pytest.mark.slow) for how in (another_user, moved, unsealed)),
+    ],
+)
 def test_a_strangers_run_is_refused_before_it_runs_anything(
     exarl: Exarl, tmp_path: Path, stranger: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -172,7 +178,10 @@ def test_a_strangers_study_is_refused(exarl: Exarl, tmp_path: Path) -> None:
     assert exarl("sweep", "--study", "s", "--executor", "slurm") == 0, "now it is one's own"
 
 
-@pytest.mark.parametrize("words", [[], ["--env_isolation", "process"], ["--procs", "2"]])
+@pytest.mark.parametrize(
+    "words",
+    [[], ["--env_isolation", "process"], pytest.param(["--procs", "2"], marks=pytest.mark.slow)],
+)
 def test_files_where_one_works_take_the_place_of_no_module(
     tmp_path: Path, words: list[str]
 ) -> None:

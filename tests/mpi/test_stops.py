@@ -49,7 +49,7 @@ def test_sync_stops_between_two_steps_and_goes_on_exactly(
     assert_same(everything_of(path), everything_of(whole))
 
 
-@pytest.mark.parametrize("workflow", ["async", "rma"])
+@pytest.mark.parametrize("workflow", ["async", pytest.param("rma", marks=pytest.mark.slow)])
 def test_the_others_leave_a_checkpoint_too(tmp_path: Path, workflow: str) -> None:
     path = tmp_path / "run"
     command = train(path, *WORDS, "--workflow", workflow, "--total_steps", 10**7)
