@@ -214,6 +214,7 @@ gymnasium.register("Broken-v0", "broken:Broken")
 """
 
 
+@pytest.mark.slow
 def test_an_environment_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text(BROKEN)
     words = (*WORDS, "--n_actors", 1, "--env", "broken:Broken-v0")

@@ -44,7 +44,7 @@ def interrupt(folder: Path, words: tuple[object, ...], procs: int, signum: int) 
 @pytest.fixture(
     params=[
         pytest.param((signal.SIGTERM, DEEP), id="SIGTERM"),
-        pytest.param((signal.SIGINT, EASY), id="SIGINT"),
+        pytest.param((signal.SIGINT, EASY), id="SIGINT", marks=pytest.mark.slow),
         # Noted by the same handler; tests/unit/runs/test_signals.py has it too.
         pytest.param((signal.SIGUSR1, EASY), id="SIGUSR1", marks=pytest.mark.slow),
     ],

@@ -117,7 +117,9 @@ def test_fixed_actions_are_the_first_action(runs: Path) -> None:
     assert summary_of(runs / "fixed")["last_reward_mean"] < 11
 
 
-@pytest.mark.parametrize("workflow", LAGGING)
+@pytest.mark.parametrize(
+    "workflow", [LAGGING[0], *(pytest.param(w, marks=pytest.mark.slow) for w in LAGGING[1:])]
+)
 def test_learners_start_equal_and_stay_equal(tmp_path: Path, workflow: str) -> None:
     words = (*SMALL, "--workflow", workflow, "--learner_procs", 2, "--procs", 4)
     run(train(tmp_path / "run", *words, "--check_learners", 1)).ok()
@@ -147,6 +149,7 @@ def test_two_learners_learn_like_one(tmp_path: Path, every: int) -> None:
     assert 1 / 3 < last[0] / last[1] < 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workflow", ["async", pytest.param("rma", marks=pytest.mark.slow)])
 def test_a_run_continues_with_other_numbers_of_actors_and_learners(
     tmp_path: Path, workflow: str

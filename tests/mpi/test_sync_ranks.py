@@ -89,6 +89,7 @@ def test_every_rank_has_a_log(runs: Path, ranks: int) -> None:
         assert f"rank {rank} of {ranks}" in log.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_environments_may_share_actors(tmp_path: Path) -> None:
     """Four environments on one, two and four actors, and in the learner's own process."""
     words = (*LIGHT, "--total_steps", 3000)
@@ -104,6 +105,7 @@ def test_environments_may_share_actors(tmp_path: Path) -> None:
         assert_same(everything_of(tmp_path / name), everything_of(tmp_path / "alone"))
 
 
+@pytest.mark.slow
 def test_environments_may_have_several_ranks(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

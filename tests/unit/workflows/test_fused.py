@@ -21,12 +21,7 @@ from exarl.runs.metrics import read_rows
 
 pytest.importorskip("jax")
 
-QUICK = ("DQN, prioritised",)  # PPO goes on in tests/sweep
-LEARNERS = [
-    pytest.param(name, marks=() if name in QUICK else pytest.mark.slow)
-    for name in CASES
-    if name != "Random"
-]
+LEARNERS = [name for name in CASES if name != "Random"]
 
 
 def train(**words: Any) -> Any:
@@ -45,6 +40,7 @@ def fused(case: str, **others: Any) -> dict[str, Any]:
     return words
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", LEARNERS)
 def test_a_stopped_run_continues_as_if_nothing_had_happened(case: str, tmp_path: Path) -> None:
     whole, parts = tmp_path / "whole", tmp_path / "parts"
