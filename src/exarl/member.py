@@ -43,7 +43,7 @@ from exarl.runs.checkpoint import (
 )
 from exarl.runs.clock import Clock
 from exarl.runs.curve import draw_curve
-from exarl.runs.directory import RunDirectory, open_regular, writing
+from exarl.runs.directory import RunDirectory, open_regular, reason, writing
 from exarl.runs.ending import write_failure
 from exarl.runs.lock import RunLock
 from exarl.runs.logs import RankLog
@@ -289,10 +289,16 @@ class Member:
         if self.config.profile == "trace":
             join_traces(self.run_directory, None if self.workflow.hosted else self.layout.world)
         config, run = self.config, self.run_directory
+        result = RunResult(run.path, str(summary["reason"]), summary)
+        try:
+            rows = read_rows(run.result)
+        except OSError as error:  # the run itself is whole
+            log.warning("no learning curve: cannot read %s: %s", run.result, reason(error))
+            return result
         title = f"{config.agent} on {config.env} ({config.workflow}, seed {config.seed})"
         played = read_table(run.evaluations)
-        draw_curve(read_rows(run.result), run.curve, title, config.target_reward, played)
-        return RunResult(run.path, str(summary["reason"]), summary)
+        draw_curve(rows, run.curve, title, config.target_reward, played)
+        return result
 
     def write_trace(self) -> None:
         if self.config.profile == "trace":
