@@ -18,7 +18,7 @@ test: $(VENV)/.ready-dev
 	$(BIN)/python -m pytest $(ALONE)
 
 # Tests of minutes that guard resume, ranks and learning.
-SLOW := tests/faults tests/mpi tests/learning tests/contract tests/sweep tests/unit/workflows
+SLOW := tests/faults tests/mpi tests/learning tests/contract tests/sweep tests/unit/workflows tests/unit/training
 test-slow: $(VENV)/.ready-dev
 	$(BIN)/python -m pytest -m slow -n 2 --dist loadfile $(SLOW) $(ALONE:%=--ignore=%)
 	$(BIN)/python -m pytest -m slow $(ALONE)

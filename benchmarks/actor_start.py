@@ -126,7 +126,7 @@ def measure(folder: Path, number: int, words: list[str]) -> dict[str, float]:
 def imports(shown: int = 15) -> None:
     """The slowest imports of what an actor needs, by themselves and with what they import."""
     code = (
-        "import exarl.launch.train, exarl.experiment, exarl.agents.dqn, exarl.networks.mlp\n"
+        "import exarl.cli.train, exarl.run.experiment, exarl.agents.dqn, exarl.networks.mlp\n"
         "import exarl.workflows.sync, mpi4py.MPI, safetensors.numpy, gymnasium\n"
         "gymnasium.make('CartPole-v1')"
     )

@@ -34,10 +34,10 @@ from unittest import mock
 import gymnasium
 
 from exarl import registry
-from exarl.components import lookup
+from exarl.cli.main import main as exarl
 from exarl.config import LearnerConfig, Parameter, schema_of
 from exarl.envs import env_ids
-from exarl.launch.cli import main as exarl
+from exarl.run.components import lookup
 
 TRAIN = ("train", "--total_steps", "1")
 """A mistake that is not noticed trains for one block only."""
@@ -502,7 +502,7 @@ def generate(count: int, seed: int, kinds: Sequence[str] = tuple(MAKERS)) -> lis
 
 def make_run(folder: Path) -> Path:
     """A small good run, as training leaves it."""
-    from exarl.experiment import ExaLearner
+    from exarl.run.experiment import ExaLearner
 
     run = folder / "good"
     with standing_in(folder, folder):
@@ -594,7 +594,7 @@ def guarded() -> Iterator[None]:
     previous = signal.signal(signal.SIGVTALRM, expire)
     signal.setitimer(signal.ITIMER_VIRTUAL, CPU_SECONDS)
     try:
-        with mock.patch("exarl.launch.mpiexec.launch", launch):
+        with mock.patch("exarl.cli.mpiexec.launch", launch):
             yield
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)

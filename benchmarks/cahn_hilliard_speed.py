@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from exarl.envs.cahn_hilliard.kernel import (
+from exarl.science.cahn_hilliard.kernel import (
     Coefficients,
     Polymer,
     evolve,
@@ -153,7 +153,7 @@ def steps_table(repeat: int) -> None:
 
 
 def environment_table(repeat: int) -> None:
-    from exarl.envs.cahn_hilliard.env import ExaCH, ExaCH3D
+    from exarl.science.cahn_hilliard.env import ExaCH, ExaCH3D
 
     print("\nstep of an environment (NumPy float32)        ms")
     for name, env in (

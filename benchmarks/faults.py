@@ -24,7 +24,7 @@ import numpy as np
 from exarl.comm.codec import BlockCodec
 from exarl.envs import make_env
 from exarl.envs.spaces import adapt
-from exarl.runs.checkpoint import load_newest
+from exarl.records.checkpoint import load_newest
 from exarl.types import FAILURES
 
 KIND_OF = {"raise": "raise", "crash": "crash", "hang": "timeout", "nan": "nan"}

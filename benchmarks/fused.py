@@ -110,8 +110,8 @@ def population(options: argparse.Namespace) -> None:
 
 def cahn_hilliard(options: argparse.Namespace) -> None:
     from exarl.agents.compiled import jax
-    from exarl.components import build_episode, configure
     from exarl.envs.device import DeviceEnvs
+    from exarl.run.components import build_episode, configure
 
     device = jax.devices()[0]
     print(f"{device.device_kind}\n")

@@ -32,8 +32,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from exarl.runs.checkpoint import load_newest
-from exarl.runs.metrics import read_rows
+from exarl.records.checkpoint import load_newest
+from exarl.records.metrics import read_rows
 
 EXARL = [sys.executable, "-m", "exarl"]
 TIMING = ("time_total_s", "steps_per_s", "updates_per_s")

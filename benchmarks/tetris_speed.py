@@ -10,8 +10,8 @@ import time
 
 import numpy as np
 
-from exarl.envs.tetris.env import ExaTetris
-from exarl.envs.tetris.functions import OBSERVATIONS, Tetris
+from exarl.science.tetris.env import ExaTetris
+from exarl.science.tetris.functions import OBSERVATIONS, Tetris
 
 
 def in_numpy(observation: str, steps: int) -> float:

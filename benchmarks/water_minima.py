@@ -11,10 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
-from exarl.envs.water_cluster.functions import REACHED, Cluster, WaterCluster
-from exarl.envs.water_cluster.search import basin_hopping
-from exarl.envs.water_cluster.tip4p import MINIMA
-from exarl.envs.water_cluster.xyz import write_cluster
+from exarl.science.water_cluster.functions import REACHED, Cluster, WaterCluster
+from exarl.science.water_cluster.search import basin_hopping
+from exarl.science.water_cluster.tip4p import MINIMA
+from exarl.science.water_cluster.xyz import write_cluster
 
 
 def main() -> None:

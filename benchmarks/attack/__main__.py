@@ -94,10 +94,10 @@ def temporary(folder: Path) -> Path:
 
 def warm_up() -> None:
     """Import what commands import, but neither JAX nor MPI, which survive no fork."""
-    from exarl.launch import check, describe, evaluate, export, report, serve, train, watch  # noqa: F401
+    from exarl.cli import check, describe, evaluate, export, report, serve, train, watch  # noqa: F401
 
     for name in (
-        "exarl.experiment",
+        "exarl.run.experiment",
         "exarl.report.page",
         "exarl.report.runs",
         "gymnasium.envs.classic_control.cartpole",

@@ -209,7 +209,7 @@ def _start(
 ) -> int:
     with output[0].open("wb") as out, output[1].open("wb") as err:
         return subprocess.Popen(
-            [sys.executable, "-c", "from exarl.launch.cli import entry; entry()", *words],
+            [sys.executable, "-c", "from exarl.cli.main import entry; entry()", *words],
             cwd=folder,
             env={**os.environ, **extra},
             stdin=subprocess.DEVNULL,
@@ -248,7 +248,7 @@ def _become(
         sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w", buffering=1)
         os.environ.update(extra)
         sys.argv = ["exarl", *words]
-        from exarl.launch.cli import entry
+        from exarl.cli.main import entry
 
         if prepare is not None:
             prepare()

@@ -20,7 +20,7 @@ from benchmarks.attack.subjects import AGENT, COUNTED
 from benchmarks.attack.tries import Attempt
 
 from exarl.errors import CheckpointError
-from exarl.runs.checkpoint import list_checkpoints, load_checkpoint
+from exarl.records.checkpoint import list_checkpoints, load_checkpoint
 
 TRIES = 100
 LIMIT_S = 100.0

@@ -16,7 +16,7 @@ from benchmarks.attack.jobs import exarl
 from benchmarks.attack.subjects import AGENT, COUNTED
 
 from exarl.comm.codec import BlockCodec
-from exarl.runs.checkpoint import Checkpoint, load_newest
+from exarl.records.checkpoint import Checkpoint, load_newest
 from exarl.types import EnvSpec
 
 SHORT = ("--seed", "5", "--total_steps", "640", "--block_steps", "16", "--envs_per_actor", "2")
@@ -136,7 +136,7 @@ def trusted(words: list[str], rng: random.Random) -> list[str]:
 
 @functools.cache
 def _knows_trust(command: str) -> bool:
-    from exarl.launch import evaluate, export, train
+    from exarl.cli import evaluate, export, train
 
     texts = {"resume": train.RESUME_HELP, "evaluate": evaluate.HELP, "export": export.HELP}
     return "--trust" in texts.get(command, "")

@@ -64,7 +64,7 @@ def attempt(rng: random.Random, references: Path, work: Path) -> Attempt:
 
 def known_commands() -> list[str]:
     """Those that this EXARL has."""
-    from exarl.launch import cli
+    from exarl.cli import main as cli
 
     return [command for command in COMMANDS if command in cli.COMMANDS]
 

@@ -23,9 +23,9 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from exarl.envs.booster import env as booster
-from exarl.envs.covid import env as covid
 from exarl.envs.registration import register_all
+from exarl.science.booster import env as booster
+from exarl.science.covid import env as covid
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "learning"))
 from run import interquartile_mean, judged, kept

@@ -14,22 +14,22 @@ if TYPE_CHECKING:
     from exarl.agents.base import ExaAgent
     from exarl.envs.base import ExaEnv
     from exarl.errors import ConfigError, ExarlError
-    from exarl.experiment import ExaLearner, train
-    from exarl.member import RunResult
-    from exarl.names import make, register
+    from exarl.run.experiment import ExaLearner, train
+    from exarl.run.member import RunResult
+    from exarl.run.names import make, register
     from exarl.workflows.base import ExaWorkflow
 
 _PUBLIC = {
     "ExaAgent": "exarl.agents.base",
     "ExaEnv": "exarl.envs.base",
-    "ExaLearner": "exarl.experiment",
+    "ExaLearner": "exarl.run.experiment",
     "ExaWorkflow": "exarl.workflows.base",
     "ExarlError": "exarl.errors",
     "ConfigError": "exarl.errors",
-    "RunResult": "exarl.member",
-    "make": "exarl.names",
-    "register": "exarl.names",
-    "train": "exarl.experiment",
+    "RunResult": "exarl.run.member",
+    "make": "exarl.run.names",
+    "register": "exarl.run.names",
+    "train": "exarl.run.experiment",
 }
 _ROOMS = ("agents", "envs", "networks", "workflows")
 

@@ -147,7 +147,7 @@ workflows = Registry(
     "workflow",
     {
         "sync": "exarl.workflows.sync:Sync",
-        "async": "exarl.workflows.async_:Async",
+        "async": "exarl.workflows.async_workflow:Async",
         "rma": "exarl.workflows.rma:Rma",
         "seed": "exarl.workflows.seed:Seed",
         "fused": "exarl.workflows.fused:Fused",

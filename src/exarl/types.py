@@ -8,12 +8,34 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-Arrays = dict[str, np.ndarray]
-"""Named arrays: parameters, checkpoints and states all have this form."""
+if TYPE_CHECKING:
+    import jax
+
+Array: TypeAlias = "np.ndarray | jax.Array"
+"""An array of NumPy (on an actor) or of JAX (on a learner)."""
+
+Namespace: TypeAlias = ModuleType
+"""``numpy`` or ``jax.numpy``: mathematics is written once over either, as ``xp``."""
+
+PyTree: TypeAlias = Any
+"""Arrays in nested dictionaries, tuples and named tuples, as JAX maps over them."""
+
+Params: TypeAlias = Mapping[str, Array]
+"""A network's parameters, by name."""
+
+Batch: TypeAlias = Mapping[str, Array]
+"""Rows of named arrays that an update learns from."""
+
+Metrics: TypeAlias = "dict[str, float | Array]"
+"""What is reported of updates, by column name."""
+
+Arrays: TypeAlias = dict[str, np.ndarray]
+"""Named arrays in the host's memory: checkpoints, states of environments, rows of a replay."""
 
 ACTOR_PHASES = ("env", "inference", "send", "wait", "restart")
 """What an actor spends its time on; ``Block.seconds`` is in this order."""

@@ -90,15 +90,15 @@ def run_job(folder: Path, *words: str, ranks: int | None = None) -> dict[str, se
     [
         ("import exarl", HEAVY),
         ("import exarl; dir(exarl); exarl.__version__", HEAVY),
-        ("import exarl.launch.cli", HEAVY),
+        ("import exarl.cli.main", HEAVY),
         ("import exarl.registry; exarl.registry.agents.ids()", HEAVY),
         ("import exarl.agents.dqn, exarl.networks.mlp", LEARNING | SHOWING | {"gymnasium"}),
         ("import exarl; exarl.ExaLearner", LEARNING | SHOWING | {"mpi4py.MPI"}),
         (
-            "import exarl.envs.external.remote, exarl.envs.external.serve, exarl.launch.serve",
+            "import exarl.envs.external.remote, exarl.envs.external.serve, exarl.cli.serve",
             LEARNING | SHOWING,
         ),
-        ("import exarl.workflows.sync, exarl.experiment", LEARNING | SHOWING | {"mpi4py.MPI"}),
+        ("import exarl.workflows.sync, exarl.run.experiment", LEARNING | SHOWING | {"mpi4py.MPI"}),
     ],
 )
 def test_an_import_leaves_what_is_heavy_out(code: str, absent: set[str]) -> None:
@@ -133,5 +133,5 @@ def test_evaluating_needs_no_jax(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "exarl", "train", *words]
     subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, check=True)
     run = tmp_path / "run"
-    code = f"from exarl.launch.cli import main; main(['evaluate', {str(run)!r}, '--episodes', '1'])"
+    code = f"from exarl.cli.main import main; main(['evaluate', {str(run)!r}, '--episodes', '1'])"
     assert not modules_after(code) & (LEARNING | SHOWING | {"mpi4py.MPI"})

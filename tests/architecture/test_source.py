@@ -9,7 +9,7 @@ from typing import Any
 MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 70
 MAY_EXIT = (
-    "launch/",
+    "cli/",
     "__main__.py",
     "comm/leaving.py",
     "envs/keeper.py",

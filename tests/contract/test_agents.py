@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers_envs import Aim, Constant, Drift, Identity, Pushed
-from helpers_learning import (
+from support.envs import Aim, Constant, Drift, Identity, Pushed
+from support.learning import (
     adapter_of,
     assert_same_arrays,
     assert_same_block,

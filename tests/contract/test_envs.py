@@ -9,8 +9,8 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
-from helpers_learning import through_storage
-from helpers_programs import CC, cartpole, serving
+from support.learning import through_storage
+from support.programs import CC, cartpole, serving
 
 from exarl.envs.base import can_snapshot
 from exarl.envs.check import check_environment

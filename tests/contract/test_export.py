@@ -11,14 +11,14 @@ import numpy as np
 import onnxruntime
 import pytest
 from gymnasium.spaces import Discrete
-from helpers_matrix import parameters
+from support.matrix import parameters
 
 from exarl import ExaLearner
-from exarl.components import build_agent, build_episode, configure_again
+from exarl.cli.main import main
 from exarl.export import evaluate, from_npz
-from exarl.launch.cli import main
-from exarl.runs.checkpoint import load_newest
-from exarl.runs.directory import open_run
+from exarl.records.checkpoint import load_newest
+from exarl.records.directory import open_run
+from exarl.run.components import build_agent, build_episode, configure_again
 
 CASES = ("DQN, discrete", "DQN, box", "TD3", "SAC, box", "SAC, discrete", "A2C, box", "PPO, box")
 

@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers_jobs import assert_same, everything_of, newest
-from helpers_matrix import CASES, parameters
+from support.jobs import assert_same, everything_of, newest
+from support.matrix import CASES, parameters
 
-from exarl import ExaLearner, member
+from exarl import ExaLearner
+from exarl.acting.env_batch import Bench
 from exarl.errors import ConfigError
-from exarl.workflows.bench import Bench
+from exarl.run import member
 
 
 def train(**overrides: Any) -> Any:
@@ -85,8 +86,8 @@ def test_what_cannot_learn_is_refused_in_one_line(
 
 
 def test_stacked_frames_are_the_last_observations(tmp_path: Path) -> None:
-    from exarl.components import build_episode, configure
     from exarl.envs.episode import Episode
+    from exarl.run.components import build_episode, configure
 
     def episode(frames: int) -> Episode:
         chosen = {"env": "CartPole-v1", "frame_stack": frames}

@@ -1,7 +1,7 @@
 """Every command that the documentation shows is run, or understood as far as it goes without running.
 
 What trains for long is resolved to its configuration and its ranks; what is quick is run, on a small
-run that stands for RUN. ``helpers_docs`` says how a block is marked that needs what a test has not.
+run that stands for RUN. ``support.docs`` says how a block is marked that needs what a test has not.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from typing import Any
 
 import gymnasium
 import pytest
-from helpers_docs import ALL_PAGES, CLUSTER, ROOT, Snippet, snippets
+from support.docs import ALL_PAGES, CLUSTER, ROOT, Snippet, snippets
 
-from exarl.components import check_same_run, configure, configure_again
+from exarl.cli import words as line
+from exarl.cli.aliases import modern
+from exarl.cli.check import env_parameters
+from exarl.cli.commands import COMMANDS
+from exarl.cli.main import main
+from exarl.cli.search import components, help_text, options
+from exarl.cli.train import check_ranks
 from exarl.errors import ConfigError
-from exarl.launch import words as line
-from exarl.launch.aliases import modern
-from exarl.launch.check import env_parameters
-from exarl.launch.cli import main
-from exarl.launch.commands import COMMANDS
-from exarl.launch.search import components, help_text, options
-from exarl.launch.train import check_ranks
-from exarl.runs.directory import open_run
+from exarl.records.directory import open_run
+from exarl.run.components import check_same_run, configure, configure_again
 
 SHORT = ["--total_steps", "64", "--hidden", "4", "--eval_interval", "32", "--eval_episodes", "1"]
 RUNS = ("RUN", "booster", "covid", "results_dir/exarl-4711", "cartpole/one")
@@ -226,7 +226,7 @@ def train(words: list[str]) -> None:
 
 def sweep(words: list[str]) -> None:
     pytest.importorskip("optuna")
-    from exarl.launch.sweep import understand
+    from exarl.cli.sweep import understand
     from exarl.sweep.study import store_study
 
     if "--config" in words and "--study" in words:
@@ -267,7 +267,7 @@ LOOKED_AT: dict[str, Callable[[list[str]], None]] = {
     "make": make,
     "taskset": taskset,
     "cd": cd,
-    "pytest": lambda words: None,  # tests/unit/launch/test_new.py runs those of a new package
+    "pytest": lambda words: None,  # tests/unit/cli/test_new.py runs those of a new package
 }
 
 

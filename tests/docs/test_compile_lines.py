@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from helpers_docs import ROOT, snippets
-from helpers_programs import CC, FORTRAN, MPICC
+from support.docs import ROOT, snippets
+from support.programs import CC, FORTRAN, MPICC
 
 from exarl.envs.external.env import ExternalEnv
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from helpers_docs import ALL_PAGES, PAGES, ROOT, snippets
+from support.docs import ALL_PAGES, PAGES, ROOT, snippets
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if snippets(p, "python")], ids=lambda p: p.stem)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from helpers_jobs import DEEP, LIGHT, paused, reference, train
+from support.jobs import DEEP, LIGHT, paused, reference, train
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from helpers_jobs import LIGHT, go_on, paused, segments_of, train, under_mpi
+from support.jobs import LIGHT, go_on, paused, segments_of, train, under_mpi
 
 TEAM = (*LIGHT, "--agent", "Teamed-v0", "--env", "Kept-v0", "--learner_procs", 2,
         "--process_per_env", 2)  # fmt: skip

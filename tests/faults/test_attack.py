@@ -20,7 +20,7 @@ def attack(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "benchmarks.attack", *words]
     variables = {**os.environ, "TMPDIR": str(folder)}
     return subprocess.run(
-        command, cwd=ROOT, env=variables, capture_output=True, text=True, timeout=280, check=False
+        command, cwd=ROOT, env=variables, capture_output=True, text=True, timeout=840, check=False
     )
 
 
@@ -41,7 +41,7 @@ def test_a_break_is_told_with_what_repeats_it(tmp_path: Path) -> None:
     """An EXARL whose export always fails is found out, and the try it names fails again."""
     broken = tmp_path / "sitecustomize.py"
     broken.write_text(
-        "import exarl.launch.export as e\n"
+        "import exarl.cli.export as e\n"
         "def export(words): raise ZeroDivisionError('planted')\n"
         "e.export = export\n"
     )
@@ -61,7 +61,8 @@ def test_a_break_is_told_with_what_repeats_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_few_tries_of_each_class(tmp_path: Path) -> None:
-    done = attack(tmp_path, "--tries", "3", "--seed", "1")
+@pytest.mark.timeout(900)  # a try of each class starts several runs; CI's machine is slow
+def test_tries_of_each_class(tmp_path: Path) -> None:
+    done = attack(tmp_path, "--tries", "2", "--seed", "1")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert [rows(done.stdout)[kind][:3] for kind in ALL] == [["3", "3", "0"]] * len(ALL)
+    assert [rows(done.stdout)[kind][:3] for kind in ALL] == [["2", "2", "0"]] * len(ALL)

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from helpers_jobs import (
+from support.jobs import (
     DEEP,
     LIGHT,
     assert_same,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from helpers_jobs import (
+from support.jobs import (
     LIGHT,
     assert_same,
     everything_of,
@@ -20,7 +20,7 @@ from helpers_jobs import (
 )
 
 from exarl.errors import CheckpointError
-from exarl.runs.checkpoint import list_checkpoints, load_checkpoint
+from exarl.records.checkpoint import list_checkpoints, load_checkpoint
 
 
 def truncate(path: Path) -> None:

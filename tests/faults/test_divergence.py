@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers_jobs import LIGHT, Ended, learned_rows, newest, resume, run, summary_of, train
+from support.jobs import LIGHT, Ended, learned_rows, newest, resume, run, summary_of, train
 
 KEPT = (*LIGHT, "--env", "Kept-v0", "--checkpoint_interval", 0)
 TEAM = ("--agent", "Teamed-v0", "--learner_procs", 2, "--procs", 4)

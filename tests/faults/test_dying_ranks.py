@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers_jobs import LIGHT, Ended, Job, go_on, paused, run, segments_of, train, under_mpi
+from support.jobs import LIGHT, Ended, Job, go_on, paused, run, segments_of, train, under_mpi
 
 GROUP = (*LIGHT, "--env", "Kept-v0", "--process_per_env", 2)
 ROLES = {"learner": ("train", 0), "actor": ("step", 1), "member": ("step", 2)}

@@ -12,7 +12,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from helpers_jobs import (
+from support.jobs import (
     LIGHT,
     PYTHON,
     Job,

@@ -8,9 +8,9 @@ import statistics
 from pathlib import Path
 
 import pytest
-from helpers_jobs import EXARL, Ended, run
+from support.jobs import EXARL, Ended, run
 
-from exarl.runs.checkpoint import list_checkpoints
+from exarl.records.checkpoint import list_checkpoints
 
 
 def evaluate(path: Path, *words: object) -> Ended:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers_jobs import (
+from support.jobs import (
     LIGHT,
     Job,
     assert_same,

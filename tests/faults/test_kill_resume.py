@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from helpers_jobs import (
+from support.jobs import (
     DEEP,
     LIGHT,
     Job,
@@ -22,7 +22,7 @@ from helpers_jobs import (
     wait_until,
 )
 
-from exarl.runs.checkpoint import list_checkpoints
+from exarl.records.checkpoint import list_checkpoints
 
 OFTEN = ("--checkpoint_interval", 0)
 HARD = (*DEEP, *OFTEN)

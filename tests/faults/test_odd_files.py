@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from helpers_jobs import (
+from support.jobs import (
     EXARL,
     LIGHT,
     assert_same,
@@ -23,7 +23,7 @@ from helpers_jobs import (
     train,
 )
 
-from exarl.runs.checkpoint import list_checkpoints
+from exarl.records.checkpoint import list_checkpoints
 
 EASY = (*LIGHT, "--env", "Replayed-v0", "--checkpoint_interval", 0)
 

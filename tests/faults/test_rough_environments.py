@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers_jobs import Ended, run, summary_of, train
+from support.jobs import Ended, run, summary_of, train
 
 ROUGH = '''
 import sys, threading, time

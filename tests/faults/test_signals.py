@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from helpers_jobs import (
+from support.jobs import (
     DEEP,
     LIGHT,
     Ended,
@@ -45,7 +45,7 @@ def interrupt(folder: Path, words: tuple[object, ...], procs: int, signum: int) 
     params=[
         pytest.param((signal.SIGTERM, DEEP), id="SIGTERM"),
         pytest.param((signal.SIGINT, EASY), id="SIGINT", marks=pytest.mark.slow),
-        # Noted by the same handler; tests/unit/runs/test_signals.py has it too.
+        # Noted by the same handler; tests/unit/records/test_signals.py has it too.
         pytest.param((signal.SIGUSR1, EASY), id="SIGUSR1", marks=pytest.mark.slow),
     ],
 )

@@ -7,9 +7,9 @@ import time
 from pathlib import Path
 
 import pytest
-from helpers_jobs import Job, newest, paused, resume, run, summary_of, train, wait_until
+from support.jobs import Job, newest, paused, resume, run, summary_of, train, wait_until
 
-from exarl.runs.checkpoint import list_checkpoints
+from exarl.records.checkpoint import list_checkpoints
 
 WORDS = ("--agent", "Bookkeeper-v0", "--env", "Numbered-v0", "--block_steps", 4, "--procs", 4,
          "--checkpoint_interval", 0, "--state_timeout", 0.5)  # fmt: skip

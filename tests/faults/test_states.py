@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers_jobs import (
+from support.jobs import (
     EXARL,
     LIGHT,
     assert_same,

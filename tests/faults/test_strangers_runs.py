@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
+from exarl.cli import main as cli
 from exarl.errors import ConfigError
-from exarl.experiment import ExaLearner
-from exarl.launch import cli
+from exarl.run.experiment import ExaLearner
 
 ENV = """\
 import gymnasium
@@ -25,7 +25,7 @@ Path(__file__).with_name("ran").touch()
 gymnasium.register("Strange-v0", CartPoleEnv, max_episode_steps=50)
 """
 RAN = "import os\nopen(os.environ['SHADOWED'], 'a').write(__name__ + ' ')\n"
-ENTRY = "from exarl.launch.cli import entry; entry()"
+ENTRY = "from exarl.cli.main import entry; entry()"
 COMMANDS = {
     "evaluate": ("evaluate", "run", "--episodes", "1"),
     "resume": ("resume", "run", "--total_steps", "400"),

@@ -6,7 +6,7 @@ import signal
 import time
 from pathlib import Path
 
-from helpers_jobs import LIGHT, Job, go_on, paused, run, summary_of, train, wait_until
+from support.jobs import LIGHT, Job, go_on, paused, run, summary_of, train, wait_until
 
 DUMP = "Timeout ("  # how faulthandler begins
 EASY = (*LIGHT, "--env", "Replayed-v0", "--procs", 3, "--checkpoint_interval", 0)

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from exarl import ExaLearner
-from exarl.components import build_agent, build_episode, configure
+from exarl.acting.evaluation import play
 from exarl.envs.episode import Episode
 from exarl.learning.exploration import EVALUATION
-from exarl.runs.checkpoint import load_newest
-from exarl.workflows.evaluation import play
+from exarl.records.checkpoint import load_newest
+from exarl.run.components import build_agent, build_episode, configure
 
 PPO: dict[str, Any] = {
     "agent": "PPO-v0",

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import exarl
-from exarl.envs.tetris.env import ExaTetris
+from exarl.science.tetris.env import ExaTetris
 
 
 def random_return(games: int) -> float:

@@ -221,7 +221,7 @@ def no_pickle_body(folder: Path) -> dict[str, Any]:
 def compilations_body(folder: Path) -> dict[str, Any]:
     """Train asynchronously; on the learner, updates and compilations so far after each block."""
     from exarl import ExaLearner
-    from exarl.workflows.learner import LearningLoop
+    from exarl.training.loop import LearningLoop
 
     counts: list[tuple[int, int]] = []
     learner = ExaLearner(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers_jobs import LAUNCHER, PYTHON, run, under_mpi
+from support.jobs import LAUNCHER, PYTHON, run, under_mpi
 
 if LAUNCHER.open_mpi == 4:  # bodies start MPI before EXARL could say this
     os.environ.setdefault("OMPI_MCA_osc", "^rdma")

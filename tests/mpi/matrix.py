@@ -8,8 +8,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from helpers_matrix import ON_RANKS, parameters
 from mpi4py import MPI
+from support.matrix import ON_RANKS, parameters
 
 from exarl import ExaLearner
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers_jobs import (
+from support.jobs import (
     LIGHT,
     SMALL,
     assert_same,

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers_jobs import resume, run, run_all, train
+from support.jobs import resume, run, run_all, train
 
 from exarl.comm.codec import BlockCodec
-from exarl.runs.checkpoint import Checkpoint, list_checkpoints, load_checkpoint
+from exarl.records.checkpoint import Checkpoint, list_checkpoints, load_checkpoint
 from exarl.types import ArraySpec, EnvSpec
 
 CODEC = BlockCodec(

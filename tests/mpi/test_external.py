@@ -7,8 +7,8 @@ import shlex
 from pathlib import Path
 
 import pytest
-from helpers_jobs import EXARL, LIGHT, Job, run, summary_of, train, under_mpi, wait_until
-from helpers_programs import EXAMPLES, MPICC, cartpole, compiled, subject
+from support.jobs import EXARL, LIGHT, Job, run, summary_of, train, under_mpi, wait_until
+from support.programs import EXAMPLES, MPICC, cartpole, compiled, subject
 
 FLAGS = ("-std=c99", "-Wall", "-Wextra", "-Werror")
 ENV = ("--env", "ExaExternal-v0")

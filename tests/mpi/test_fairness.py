@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers_jobs import LIGHT, run, train
+from support.jobs import LIGHT, run, train
 
 MEAN, SIGMA, BLOCK, STEPS = 0.001, 1.5, 8, 4000
 LATENCY = ("--env", "ExaLatency-v0", "--mean_seconds", MEAN, "--distribution", "lognormal",

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers_jobs import (
+from support.jobs import (
     LIGHT,
     assert_same,
     go_on,

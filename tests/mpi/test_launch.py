@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers_jobs import (
+from support.jobs import (
     DEEP,
     EXARL,
     LIGHT,

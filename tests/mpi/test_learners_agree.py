@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from helpers_jobs import PYTHON, run
+from support.jobs import PYTHON, run
 
 PROGRAM = Path(__file__).parents[2] / "benchmarks" / "claims" / "learners_loss.py"
 

@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 import pytest
-from helpers_jobs import PYTHON, run, summary_of, under_mpi
-from helpers_matrix import ON_RANKS
+from support.jobs import PYTHON, run, summary_of, under_mpi
+from support.matrix import ON_RANKS
 
 BODY = Path(__file__).parent / "matrix.py"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers_jobs import LIGHT, MPIEXEC, PYTHON, run, train, under_mpi
+from support.jobs import LIGHT, MPIEXEC, PYTHON, run, train, under_mpi
 
 from exarl.comm.probe import near_and_far
 

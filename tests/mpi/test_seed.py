@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers_jobs import (
+from support.jobs import (
     LIGHT,
     Job,
     assert_same,
@@ -24,7 +24,7 @@ from helpers_jobs import (
     wait_until,
 )
 
-from exarl.runs.metrics import read_rows
+from exarl.records.metrics import read_rows
 
 SEED = (*LIGHT, "--workflow", "seed", "--envs_per_actor", 2)
 NO_LAG = ("--max_policy_lag", 0)

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from helpers_jobs import (
+from support.jobs import (
     LIGHT,
     Job,
     assert_same,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from helpers_jobs import (
+from support.jobs import (
     DEEP,
     EXARL,
     LAUNCHER,

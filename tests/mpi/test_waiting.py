@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers_jobs import LIGHT, Job, paused, train
+from support.jobs import LIGHT, Job, paused, train
 
 WAITS: dict[str, dict[str, Any]] = {
     "first steps": {"rank": 1, "at": 1, "delay": 60},

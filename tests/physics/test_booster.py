@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers_booster import regulated_run
+from support.booster import regulated_run
 
-from exarl.envs.booster import kernel
-from exarl.envs.booster.env import BoosterEnv, ExaBooster, ExaBoosterDiscrete, hold, regulate
 from exarl.envs.registration import make_env
+from exarl.science.booster import kernel
+from exarl.science.booster.env import BoosterEnv, ExaBooster, ExaBoosterDiscrete, hold, regulate
 from exarl.types import EnvSpec
 
 SECOND, MINUTE = 15, 895  # cycles
@@ -254,7 +254,7 @@ def test_a_run_says_what_its_data_were(tmp_path: Path) -> None:
 
 
 def test_what_an_environment_says_of_itself_reaches_a_learner_elsewhere() -> None:
-    from exarl.components import build_episode, configure
+    from exarl.run.components import build_episode, configure
 
     wanted = configure(overrides={"agent": "Random-v0", "env": "ExaBooster-v0"})
     spec = build_episode(wanted)[1].spec

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
-from exarl.envs.cahn_hilliard.env import ExaCH, ExaCH3D
-from exarl.envs.cahn_hilliard.kernel import (
+from exarl.science.cahn_hilliard.env import ExaCH, ExaCH3D
+from exarl.science.cahn_hilliard.kernel import (
     Coefficients,
     Polymer,
     energy,
@@ -22,7 +22,7 @@ from exarl.envs.cahn_hilliard.kernel import (
     squared,
     wave_vectors,
 )
-from exarl.envs.cahn_hilliard.structure import make_probe, measure
+from exarl.science.cahn_hilliard.structure import make_probe, measure
 
 MEAN = 0.15
 WARM = polymer_coefficients(Polymer(), 0.5)

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from exarl.envs.covid import kernel
-from exarl.envs.covid.env import ExaCovid, follow_growth, hold
-from exarl.envs.covid.functions import CHANGES, Covid
+from exarl.science.covid import kernel
+from exarl.science.covid.env import ExaCovid, follow_growth, hold
+from exarl.science.covid.functions import CHANGES, Covid
 
 CERTAIN: dict[str, Any] = {"r0_spread": 0.0, "initial_spread": 0.0}
 OPEN = {**CERTAIN, "start": 1.0, "season": 0.0}

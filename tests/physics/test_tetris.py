@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from exarl.envs.registration import describe_env, make_env
-from exarl.envs.tetris import pieces
-from exarl.envs.tetris.functions import Game, Tetris
 from exarl.errors import ConfigError
+from exarl.science.tetris import pieces
+from exarl.science.tetris.functions import Game, Tetris
 
 NOTHING, A, B, RIGHT, LEFT, DOWN = range(6)
 NAMES = pieces.NAMES

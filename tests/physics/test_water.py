@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from exarl.envs.registration import make_env
-from exarl.envs.water_cluster import tip4p
-from exarl.envs.water_cluster.functions import Cluster, WaterCluster
-from exarl.envs.water_cluster.quench import minimise
-from exarl.envs.water_cluster.rigid import (
+from exarl.errors import ConfigError
+from exarl.science.water_cluster import tip4p
+from exarl.science.water_cluster.functions import Cluster, WaterCluster
+from exarl.science.water_cluster.quench import minimise
+from exarl.science.water_cluster.rigid import (
     atoms_of,
     fitted,
     forms_of,
@@ -22,9 +23,8 @@ from exarl.envs.water_cluster.rigid import (
     turn,
     unpack,
 )
-from exarl.envs.water_cluster.search import basin_hopping
-from exarl.envs.water_cluster.xyz import read_clusters, write_cluster
-from exarl.errors import ConfigError
+from exarl.science.water_cluster.search import basin_hopping
+from exarl.science.water_cluster.xyz import read_clusters, write_cluster
 
 BODY = tip4p.monomer()
 FORMS = forms_of(np, BODY)
@@ -306,7 +306,7 @@ def test_a_wrong_file_is_refused(tmp_path: Path) -> None:
 
 def test_a_potential_of_ones_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "my_water.py").write_text(
-        "from exarl.envs.water_cluster.tip4p import tip4p\n"
+        "from exarl.science.water_cluster.tip4p import tip4p\n"
         "def doubled(xp, n):\n"
         "    inner = tip4p(xp, n)\n"
         "    return lambda atoms: tuple(2 * part for part in inner(atoms))\n"
@@ -375,8 +375,8 @@ def test_a_search_that_gets_stuck_in_single_precision_changes_nothing() -> None:
     """Two of these ten thousand moves once ended on the wall between molecules, far above 0."""
     import jax
 
-    from exarl.components import build_episode, configure
     from exarl.envs.device import DeviceEnvs
+    from exarl.run.components import build_episode, configure
 
     chosen = {"env": "ExaWaterClusterDiscrete-v0", "agent": "DQN-v0"}
     env, adapter, _ = build_episode(configure(overrides=chosen))

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers_jobs import PLUGIN, PYTHON, wait_until
-from helpers_slurm import Cluster, unfit
+from support.jobs import PLUGIN, PYTHON, wait_until
+from support.slurm import Cluster, unfit
 
 DONE = ("COMPLETED", "FAILED", "TIMEOUT", "CANCELLED")
 

@@ -11,7 +11,7 @@ import subprocess
 from typing import Any
 
 import pytest
-from helpers_jobs import (
+from support.jobs import (
     LIGHT,
     PYTHON,
     assert_same,
@@ -20,9 +20,9 @@ from helpers_jobs import (
     summary_of,
     wait_until,
 )
-from helpers_slurm import job_environment
+from support.slurm import job_environment
 
-from exarl.launch.batch import Batch, script
+from exarl.cli.batch import Batch, script
 
 TWO = ("--nodes", "2", "--ntasks-per-node", "2", "--time", "10")
 TRAIN = ("--", "train", *LIGHT, "--env", "Replayed-v0", "--checkpoint_interval", "0.2")

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from helpers_jobs import EXARL, Job, run, under_mpi, wait_until
+from support.jobs import EXARL, Job, run, under_mpi, wait_until
 
 RANDOM = ("--agent", "Random-v0", "--total_steps", "600", "--block_steps", "8:64")
 

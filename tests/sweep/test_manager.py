@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers_sweep import FLAGS, Fake, Quiet, config, quadratic, work, write_curve, write_summary
+from support.sweep import FLAGS, Fake, Quiet, config, quadratic, work, write_curve, write_summary
 
 from exarl.errors import ConfigError
 from exarl.sweep.executors.fused import check_fused, run_fused

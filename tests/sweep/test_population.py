@@ -11,11 +11,11 @@ import time
 from pathlib import Path
 
 import pytest
-from helpers_matrix import SMALL_FUSED
+from support.matrix import SMALL_FUSED
 
 from exarl import ExaLearner
 from exarl.errors import ConfigError, ExarlError
-from exarl.runs.signals import StopSignals
+from exarl.records.signals import StopSignals
 from exarl.sweep import population
 from exarl.sweep.population import run_population
 

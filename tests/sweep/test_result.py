@@ -10,9 +10,9 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
-from helpers_sweep import FLAGS, Fake, config, quadratic, work
+from support.sweep import FLAGS, Fake, config, quadratic, work
 
-from exarl.components import configure
+from exarl.run.components import configure
 from exarl.sweep.result import importances, write_results
 from exarl.sweep.study import Row, Study, StudyFolder
 from exarl.sweep.table import Lines, best_of, draw

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers_docs import ROOT, snippets
-from helpers_sweep import FLAGS, config
+from support.docs import ROOT, snippets
+from support.sweep import FLAGS, config
 
+from exarl.cli.sweep import understand
 from exarl.errors import ConfigError
-from exarl.launch.sweep import understand
 from exarl.sweep.space import Choices, Range
 from exarl.sweep.spec import read_study
 from exarl.sweep.study import find_study, store_study

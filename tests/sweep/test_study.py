@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers_sweep import config
+from support.sweep import config
 
-from exarl.runs import alive
+from exarl.records import alive
 from exarl.sweep.owner import Owner
 from exarl.sweep.study import Study, StudyFolder
 

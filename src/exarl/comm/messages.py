@@ -12,6 +12,8 @@ import numpy as np
 from exarl.comm.wait import wait_for
 
 ANY = -1
+GRANT, SEND_STATE, STOP = range(3)
+"""What a learner asks of an actor: another block, its state, its last state."""
 
 
 class Messages(ABC):

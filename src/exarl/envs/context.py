@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from exarl.learning.exploration import IDENTITY
-from exarl.runs.scratch import scratch_folder
+from exarl.records.scratch import scratch_folder
 
 _PORTS = range(20_000, 32_768)  # below those that systems hand out themselves
 _DEVICE_LISTS = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK")

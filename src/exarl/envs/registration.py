@@ -22,25 +22,25 @@ from exarl.errors import MIN_PART, ConfigError, did_you_mean, install
 from exarl.registry import comes_from, import_named, what_registers
 
 BUILTIN: dict[str, tuple[str, int | None]] = {
-    "ExaBooster-v0": ("exarl.envs.booster.env:ExaBooster", 100),
-    "ExaBoosterDiscrete-v0": ("exarl.envs.booster.env:ExaBoosterDiscrete", 100),
-    "ExaCH-v0": ("exarl.envs.cahn_hilliard.env:ExaCH", 30),
-    "ExaCH3D-v0": ("exarl.envs.cahn_hilliard.env:ExaCH3D", 30),
+    "ExaBooster-v0": ("exarl.science.booster.env:ExaBooster", 100),
+    "ExaBoosterDiscrete-v0": ("exarl.science.booster.env:ExaBoosterDiscrete", 100),
+    "ExaCH-v0": ("exarl.science.cahn_hilliard.env:ExaCH", 30),
+    "ExaCH3D-v0": ("exarl.science.cahn_hilliard.env:ExaCH3D", 30),
     "ExaCartPole-v1": ("exarl.envs.cartpole:ExaCartPole", 500),
-    "ExaCovid-v0": ("exarl.envs.covid.env:ExaCovid", 21),
+    "ExaCovid-v0": ("exarl.science.covid.env:ExaCovid", 21),
     "ExaExternal-v0": ("exarl.envs.external.env:ExternalEnv", None),
     "ExaFaulty-v0": ("exarl.envs.faulty:ExaFaulty", None),
     "ExaLatency-v0": ("exarl.envs.latency:ExaLatency", None),
     "ExaMaskedCartPole-v0": ("exarl.envs.memory:ExaMaskedCartPole", 500),
     "ExaRecall-v0": ("exarl.envs.memory:ExaRecall", None),
     "ExaRemote-v0": ("exarl.envs.external.remote:RemoteEnv", None),
-    "ExaTetris-v0": ("exarl.envs.tetris.env:ExaTetris", 10_000),
-    "ExaWaterClusterDiscrete-v0": ("exarl.envs.water_cluster.env:ExaWaterClusterDiscrete", 50),
+    "ExaTetris-v0": ("exarl.science.tetris.env:ExaTetris", 10_000),
+    "ExaWaterClusterDiscrete-v0": ("exarl.science.water_cluster.env:ExaWaterClusterDiscrete", 50),
 }
 """id -> (entry point, limit on an episode's steps)"""
 
 WITH_EXTRAS: dict[str, tuple[str, int | None]] = {
-    "ExaTetrisNES-v0": ("exarl.envs.tetris.nes:ExaTetrisNES", None),
+    "ExaTetrisNES-v0": ("exarl.science.tetris.nes:ExaTetrisNES", None),
 }
 """Likewise, for what needs a package of an extra."""
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from exarl.display.curve import column, thin
 from exarl.report.groups import Group
 from exarl.report.page import COLORS, Figure, figure
 from exarl.report.read import Run
-from exarl.runs.curve import column, thin
 
 AXES = {
     "steps": ("timesteps_total", "environment steps"),

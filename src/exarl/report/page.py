@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from exarl.errors import ConfigError, StorageError, install
+from exarl.records.directory import reason
 from exarl.report.style import CSS, DARK, SCRIPT
-from exarl.runs.directory import reason
 
 COLORS = ("#2563a8", "#d9622b", "#2f9e6e", "#8b5cb8", "#b8860b", "#c2417c", "#3a9fb5", "#7a7f87")
 """The colours of groups, in order; readable on white and apart for most eyes."""

@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from exarl.errors import ConfigError
-from exarl.runs.directory import RunDirectory, open_run, read_json
-from exarl.runs.follow import look
-from exarl.runs.metrics import read_rows, read_table
-from exarl.runs.panel import finite
-from exarl.runs.state import FAILED, FINISHED, KILLED, RUNNING, STOPPED, State
+from exarl.records.directory import RunDirectory, open_run, read_json
+from exarl.records.follow import look
+from exarl.records.metrics import finite, read_rows, read_table
+from exarl.records.state import FAILED, FINISHED, KILLED, RUNNING, STOPPED, State
 
 DEPTH = 3
 """How far below a folder runs are looked for: a study has folders of trials with folders of seeds."""

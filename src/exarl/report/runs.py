@@ -8,13 +8,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from exarl.records.metrics import COLUMNS, finite
+from exarl.records.state import FAILED, FINISHED, KILLED, STOPPED
 from exarl.report import figures
 from exarl.report.groups import Difference, Group, differences, origin_of
 from exarl.report.page import Figure, Note, Part, Section, section, table, tabs
 from exarl.report.read import Run
-from exarl.runs.metrics import COLUMNS
-from exarl.runs.panel import finite
-from exarl.runs.state import FAILED, FINISHED, KILLED, STOPPED
 from exarl.types import FAILURES
 
 MOST_METRICS = 16

@@ -11,8 +11,8 @@ from typing import Protocol
 
 from exarl.envs.child import how_it_ended
 from exarl.errors import ExarlError
-from exarl.runs.directory import RunDirectory
-from exarl.runs.signals import STOP_SIGNALS, StopSignals
+from exarl.records.directory import RunDirectory
+from exarl.records.signals import STOP_SIGNALS, StopSignals
 from exarl.sweep.executors import Executor, Handle, Job
 from exarl.sweep.study import Asked, Row, Study
 from exarl.sweep.trial import Curve, is_finished, last_words, summed_up, value_of

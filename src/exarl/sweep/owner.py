@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from exarl.runs.alive import Heartbeat, is_alive, own_card
+from exarl.records.alive import Heartbeat, is_alive, own_card
 
 
 class Owner:

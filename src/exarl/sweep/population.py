@@ -14,9 +14,9 @@ from pathlib import Path
 
 from exarl.envs import child
 from exarl.errors import ConfigError, ExarlError
-from exarl.runs.directory import RunDirectory, reason, writing
-from exarl.runs.lock import PATIENT
-from exarl.runs.signals import heard, name_of
+from exarl.records.directory import RunDirectory, reason, writing
+from exarl.records.lock import PATIENT
+from exarl.records.signals import heard, name_of
 from exarl.sweep.trial import last_words
 
 GRACE_S = 60.0

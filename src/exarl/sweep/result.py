@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from exarl.records.directory import write_json, writing
 from exarl.report.page import COLORS, Part, Section, figure, section, table, write_page
-from exarl.runs.directory import write_json, writing
 from exarl.sweep.space import Choices, Dimension, Space, Value, word
 from exarl.sweep.spec import StudyConfig
 from exarl.sweep.study import Row, Study

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from exarl.comm.layout import plan_layout
-from exarl.components import check_configuration, configure, lookup
 from exarl.config import Configuration, Parameter, Source, check, param, schema_of
 from exarl.config.resolve import SELECTORS, find_parameter
 from exarl.errors import ConfigError, did_you_mean
-from exarl.runs.directory import expand, read_json
+from exarl.records.directory import expand, read_json
+from exarl.run.components import check_configuration, configure, lookup
 from exarl.sweep import space as spaces
 from exarl.sweep.space import Choices, Dimension, Point, Range, Space
 

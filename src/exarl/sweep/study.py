@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from exarl.errors import ConfigError
-from exarl.runs import trust
-from exarl.runs.directory import check_place, read_json, reason, write_json
+from exarl.records import trust
+from exarl.records.directory import check_place, read_json, reason, write_json
 from exarl.sweep.owner import Owner
 from exarl.sweep.samplers import SETTING, known_points, make_pruner, make_sampler, suggest
 from exarl.sweep.space import Point, Value

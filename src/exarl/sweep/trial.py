@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from exarl.errors import ExarlError
-from exarl.runs.directory import RunDirectory, read_json
-from exarl.runs.metrics import read_rows
-from exarl.runs.state import FINISHED, ended_as, read_summary
+from exarl.records.directory import RunDirectory, read_json
+from exarl.records.metrics import read_rows
+from exarl.records.state import FINISHED, ended_as, read_summary
 
 _LAST_WORDS = 4000
 _METRICS = {

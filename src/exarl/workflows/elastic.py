@@ -18,16 +18,18 @@ from typing import Any
 import numpy as np
 
 from exarl.comm.codec import decode_arrays
+from exarl.comm.messages import SEND_STATE, STOP
 from exarl.config import param
 from exarl.errors import EnvironmentFailure
+from exarl.training.actors import BLOCK, GOODBYE, LOST, READY, Word
+from exarl.training.snapshot import Snapshot, StateBook, states_of
 from exarl.types import FAILURES, Arrays, Block
 from exarl.workflows import sync
-from exarl.workflows.async_ import AsyncConfig
-from exarl.workflows.asynchronous import lead
-from exarl.workflows.base import BLOCK, GOODBYE, LOST, READY, ExaWorkflow, Experiment, Word
-from exarl.workflows.paced import SEND_STATE, STOP, PacedSource
-from exarl.workflows.pacing import Pacer
-from exarl.workflows.states import Snapshot, StateBook, states_of
+from exarl.workflows.async_workflow import AsyncConfig
+from exarl.workflows.base import ExaWorkflow, Experiment
+from exarl.workflows.block_source import PacedSource
+from exarl.workflows.lagging_loops import lead
+from exarl.workflows.pacer import Pacer
 
 log = logging.getLogger(__name__)
 

@@ -18,12 +18,12 @@ import numpy as np
 from exarl.agents.learned import Learned
 from exarl.config import param, schema_of
 from exarl.errors import ConfigError, EnvironmentFailure
-from exarl.runs.directory import writing
+from exarl.records.directory import writing
+from exarl.training.divergence import NOT_FINITE
+from exarl.training.recent import Window
+from exarl.training.rounds import Report
 from exarl.workflows.base import ExaWorkflow, Experiment
-from exarl.workflows.divergence import NOT_FINITE
 from exarl.workflows.population import Member, members, table_of
-from exarl.workflows.rounds import Report
-from exarl.workflows.since import Window
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Driver:
     def __init__(self, learner: Experiment, agent: Learned, config: FusedConfig) -> None:
         from exarl.agents import compiled
         from exarl.envs.device import DeviceEnvs
-        from exarl.workflows.program import Program
+        from exarl.workflows.fused_program import Program
 
         self._learner, self._agent, self._loop = learner, agent, learner.loop
         if hasattr(agent.config, "vtrace"):  # nothing lags
@@ -191,7 +191,7 @@ class Driver:
     def _build(self, count: int) -> tuple[Any, Any, Any]:
         """The first carry, the swept parameters, and the compiled iteration."""
         jax, program, agent = self._compiled.jax, self._program, self._agent
-        from exarl.workflows.program import with_parameters
+        from exarl.workflows.fused_program import with_parameters
 
         swept = [{n: v for n, v in m.items() if n != "seed"} for m in self._members]
         seeds = [int(m["seed"]) for m in self._members]

@@ -12,7 +12,7 @@ import numpy as np
 
 from exarl.config import LearnerConfig, Schema, check, schema_of
 from exarl.errors import ConfigError, did_you_mean
-from exarl.runs.directory import expand, reason
+from exarl.records.directory import expand, reason
 
 SHAPING = ("updates_per_step", "priority_scale")
 """Numbers of an agent that the shape of the program depends on."""

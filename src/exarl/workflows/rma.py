@@ -24,14 +24,15 @@ from exarl.comm.probe import BUSY_S, near_and_far, one_sided_latency
 from exarl.comm.wait import wait_for
 from exarl.comm.window import WORD
 from exarl.errors import Stopped
+from exarl.training.actors import Tally
+from exarl.training.snapshot import Snapshot
 from exarl.types import ACTOR_PHASES, Arrays, Block
 from exarl.workflows import sync
-from exarl.workflows.async_ import AsyncConfig, TwoSidedSink, TwoSidedSource, check_actors
-from exarl.workflows.asynchronous import LaggingConfig, act, book_of, lead
-from exarl.workflows.base import ExaWorkflow, Experiment, Tally
-from exarl.workflows.pacing import feasible
-from exarl.workflows.shared import RmaConfig, Shared
-from exarl.workflows.states import Snapshot
+from exarl.workflows.async_workflow import AsyncConfig, TwoSidedSink, TwoSidedSource, check_actors
+from exarl.workflows.base import ExaWorkflow, Experiment
+from exarl.workflows.lagging_loops import LaggingConfig, act, book_of, lead
+from exarl.workflows.pacer import feasible
+from exarl.workflows.rma_memory import RmaConfig, Shared
 
 log = logging.getLogger(__name__)
 

@@ -14,21 +14,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from exarl.comm.codec import encode_arrays
-from exarl.comm.mpi import threads_may_take_turns
-from exarl.comm.steps import StepCodec
-from exarl.comm.wait import wait_for
-from exarl.config import param
-from exarl.errors import ConfigError
-from exarl.learning.exploration import Streams
-from exarl.runs.clock import Clock
-from exarl.types import Cut, End, EnvSpec
-from exarl.workflows import sync
-from exarl.workflows.assembly import Assembly
-from exarl.workflows.asynchronous import book_of, lead
-from exarl.workflows.base import ExaWorkflow, Experiment, Tally
-from exarl.workflows.bench import Bench
-from exarl.workflows.inference import (
+from exarl.acting.block_builder import Assembly
+from exarl.acting.env_batch import Bench
+from exarl.acting.inference import (
     ACT,
     BRISK_S,
     GOODBYE,
@@ -41,9 +29,23 @@ from exarl.workflows.inference import (
     InferenceThread,
     Station,
 )
-from exarl.workflows.paced import GRANT, SEND_STATE, PacedSource
-from exarl.workflows.pacing import Pacer
-from exarl.workflows.states import STATE_TIMEOUT, Snapshot
+from exarl.comm.codec import encode_arrays
+from exarl.comm.messages import GRANT, SEND_STATE
+from exarl.comm.mpi import threads_may_take_turns
+from exarl.comm.steps import StepCodec
+from exarl.comm.wait import wait_for
+from exarl.config import param
+from exarl.errors import ConfigError
+from exarl.learning.exploration import Streams
+from exarl.records.clock import Clock
+from exarl.training.actors import Tally
+from exarl.training.snapshot import STATE_TIMEOUT, Snapshot
+from exarl.types import Cut, End, EnvSpec
+from exarl.workflows import sync
+from exarl.workflows.base import ExaWorkflow, Experiment
+from exarl.workflows.block_source import PacedSource
+from exarl.workflows.lagging_loops import book_of, lead
+from exarl.workflows.pacer import Pacer
 
 _SWITCH_S = 1e-4
 """How long the learner's thread may keep the interpreter while the one for inference wants it."""

@@ -13,11 +13,11 @@ from typing import Protocol
 
 import numpy as np
 
+from exarl.acting.block_builder import BEGUN
 from exarl.comm.codec import decode_arrays, encode_arrays
 from exarl.comm.mpi import Channel
 from exarl.comm.wait import wait_for
 from exarl.types import ACTOR_PHASES, Arrays, Block, concatenate
-from exarl.workflows.assembly import BEGUN
 from exarl.workflows.base import ExaWorkflow, Experiment
 
 ORDER_TAG, BLOCK_TAG, STATE_TAG = 1, 2, 3

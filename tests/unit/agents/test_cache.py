@@ -17,7 +17,7 @@ LEARN = """
 import json, sys
 from collections import Counter
 import jax
-from helpers_learning import discrete_spec, make_agent, random_block
+from support.learning import discrete_spec, make_agent, random_block
 seen = Counter()
 jax.monitoring.register_event_listener(lambda event, **_: seen.update([event.split("/")[-1]]))
 spec = discrete_spec()

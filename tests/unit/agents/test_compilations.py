@@ -10,13 +10,13 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from helpers_learning import continuous_spec, discrete_spec, make_agent, random_block
+from support.learning import continuous_spec, discrete_spec, make_agent, random_block
 
 import exarl
 from exarl import registry
 from exarl.networks.cnn import CNN, CNNConfig
+from exarl.training.loop import LearningLoop
 from exarl.types import ArraySpec, EnvSpec
-from exarl.workflows.learner import LearningLoop
 
 DISCRETE, CONTINUOUS = discrete_spec((5,), 3), continuous_spec((5,))
 IMAGES = EnvSpec("Toy-v0", ArraySpec((12, 12, 1), "uint8"), ArraySpec((), "int64"), 3)

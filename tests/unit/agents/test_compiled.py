@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import optax
 import pytest
-from helpers_learning import assert_same_arrays
+from support.learning import assert_same_arrays
 
 from exarl.agents import compiled
 from exarl.agents.compiled import jax, jnp

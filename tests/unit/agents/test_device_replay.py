@@ -8,15 +8,15 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from helpers_dqn import SPEC, blocks, learned
-from helpers_learning import (
+from support.dqn import SPEC, blocks, learned
+from support.learning import (
     assert_same_arrays,
     continuous_spec,
     make_agent,
     random_block,
     through_storage,
 )
-from helpers_team import Meeting, ThreadTeam
+from support.team import Meeting, ThreadTeam
 
 from exarl.agents import device_learner, device_replay
 from exarl.agents.device_learner import Store

@@ -7,8 +7,8 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from helpers_dqn import PLAIN, SMALL, SPEC, Reference, blocks, learned, learner, named, unpacked
-from helpers_learning import (
+from support.dqn import PLAIN, SMALL, SPEC, Reference, blocks, learned, learner, named, unpacked
+from support.learning import (
     assert_same_arrays,
     make_agent,
     random_block,

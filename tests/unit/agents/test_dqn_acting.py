@@ -8,16 +8,16 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-from helpers_dqn import PLAIN, SMALL, SPEC, blocks, learned, learner, named, unpacked
-from helpers_dqn import targets as reference_targets
-from helpers_learning import (
+from scipy import stats
+from support.dqn import PLAIN, SMALL, SPEC, blocks, learned, learner, named, unpacked
+from support.dqn import targets as reference_targets
+from support.learning import (
     adapter_of,
     assert_same_arrays,
     make_agent,
     random_block,
     through_storage,
 )
-from scipy import stats
 
 from exarl.errors import CheckpointError, ConfigError
 from exarl.learning.exploration import Streams

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers_dqn import Reference, learned
-from helpers_learning import discrete_spec, make_agent, random_block
-from helpers_team import Meeting, ThreadTeam, assert_same_state, train_together
+from support.dqn import Reference, learned
+from support.learning import discrete_spec, make_agent, random_block
+from support.team import Meeting, ThreadTeam, assert_same_state, train_together
 
 from exarl.types import Arrays
 

@@ -9,14 +9,14 @@ import jax
 import numpy as np
 import pytest
 import rlax
-from helpers_learning import (
+from support.learning import (
     continuous_spec,
     discrete_spec,
     make_agent,
     random_block,
     through_storage,
 )
-from helpers_team import Meeting, ThreadTeam, assert_same_state, train_together
+from support.team import Meeting, ThreadTeam, assert_same_state, train_together
 
 from exarl.agents import compiled
 from exarl.types import Arrays, Block, EnvSpec, concatenate

@@ -9,8 +9,8 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from helpers_envs import KeptDrift, Pushed
-from helpers_learning import (
+from support.envs import KeptDrift, Pushed
+from support.learning import (
     adapter_of,
     assert_same_arrays,
     assert_same_block,

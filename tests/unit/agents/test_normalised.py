@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers_envs import Counter, KeptDrift
-from helpers_learning import (
+from support.envs import Counter, KeptDrift
+from support.learning import (
     adapter_of,
     assert_same_arrays,
     assert_same_block,

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers_learning import continuous_spec, discrete_spec, make_agent, random_block
+from support.learning import continuous_spec, discrete_spec, make_agent, random_block
 
 from exarl.agents.random import Random
 from exarl.learning.exploration import Streams

@@ -8,8 +8,8 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from helpers_envs import Aim, Identity
-from helpers_learning import continuous_spec, discrete_spec, learn, make_agent, random_block
+from support.envs import Aim, Identity
+from support.learning import continuous_spec, discrete_spec, learn, make_agent, random_block
 
 from exarl import registry
 from exarl.networks.cnn import CNN, CNNConfig

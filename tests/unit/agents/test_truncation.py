@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from helpers_envs import Constant
-from helpers_learning import learn
+from support.envs import Constant
+from support.learning import learn
 
 GAMMA, HORIZON, WINDOW = 0.9, 5, 3
 

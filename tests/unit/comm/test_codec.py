@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers_learning import assert_same_arrays, assert_same_block
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from support.learning import assert_same_arrays, assert_same_block
 
 from exarl.comm.codec import BlockCodec, decode_arrays, encode_arrays
 from exarl.types import ACTOR_PHASES, FAILURES, ArraySpec, Block, EnvSpec, concatenate

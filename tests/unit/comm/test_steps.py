@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers_learning import discrete_spec
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.learning import discrete_spec
 
 from exarl.comm.steps import StepCodec
 from exarl.types import FAILURES, ArraySpec, Cut, End, EnvSpec

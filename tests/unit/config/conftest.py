@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from exarl.components import configure
 from exarl.config import Configuration
+from exarl.run.components import configure
 
 
 @dataclass(frozen=True)

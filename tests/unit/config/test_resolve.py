@@ -14,9 +14,9 @@ import pytest
 from gymnasium import spaces
 
 from exarl import registry
-from exarl.components import build_episode, lookup
 from exarl.config import FAMILIES, resolve, stored_source
 from exarl.errors import ConfigError
+from exarl.run.components import build_episode, lookup
 
 SEEDS_LEARNER = {
     "agent": "DQN-v0",

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exarl import registry
-from exarl.components import lookup
 from exarl.config import LearnerConfig, Parameter, param, schema_of, schema_of_signature, type_name
 from exarl.config.schema import check
 from exarl.errors import ConfigError
+from exarl.run.components import lookup
 
 REGISTRIES = {
     "agent": registry.agents,

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from exarl.cli.describe import catalogue
 from exarl.config import LearnerConfig, schema_of
 from exarl.errors import ConfigError
-from exarl.launch.describe import catalogue
 
 SELECTS = {"agent": "agent", "workflow": "workflow", "model": "model_type", "env": "env"}
 

@@ -10,7 +10,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-from helpers_envs import Broken, Constant, Drift, Fickle, KeptDrift
+from support.envs import Broken, Constant, Drift, Fickle, KeptDrift
 
 from exarl.envs.check import Finding, check_environment
 from exarl.errors import ConfigError

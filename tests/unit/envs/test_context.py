@@ -9,13 +9,13 @@ from typing import Any
 
 import gymnasium
 import pytest
-from helpers_envs import Drift
+from support.envs import Drift
 
-from exarl.components import Home, build_env, configure
 from exarl.envs import describe_env, make_env
 from exarl.envs.context import EnvContext, free_port, make_context, visible_devices
 from exarl.errors import ConfigError
-from exarl.runs.directory import RunDirectory
+from exarl.records.directory import RunDirectory
+from exarl.run.components import Home, build_env, configure
 
 
 def test_each_environment_has_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

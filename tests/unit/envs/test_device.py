@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from gymnasium.experimental.functional import FuncEnv
 
-from exarl.components import build_episode, configure
 from exarl.envs.spaces import adapt
 from exarl.errors import ConfigError
+from exarl.run.components import build_episode, configure
 
 jax = pytest.importorskip("jax")
 from exarl.envs.device import DeviceEnvs, functions_of  # noqa: E402

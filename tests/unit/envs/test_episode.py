@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers_envs import Broken, Counter, Drift, Fickle, KeptDrift
-from helpers_learning import adapter_of, assert_same_arrays, make_episode, through_storage
+from support.envs import Broken, Counter, Drift, Fickle, KeptDrift
+from support.learning import adapter_of, assert_same_arrays, make_episode, through_storage
 
 from exarl.envs.episode import Episode, check_finite
 from exarl.errors import EnvironmentFailure

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import pytest
 from gymnasium.envs.classic_control.cartpole import CartPoleEnv
-from helpers_envs import DEEDS
-from helpers_jobs import dead, wait_until
-from helpers_programs import (
+from support.envs import DEEDS
+from support.jobs import dead, wait_until
+from support.programs import (
     CC,
     CXX,
     EXAMPLES,
@@ -270,9 +270,10 @@ def test_the_program_does_not_outlive_a_killed_process() -> None:
 
 
 HANDFUL = """
-import exarl, helpers_envs
+import exarl
+from support.envs import Handful
 from exarl.envs.external.host import host
-host(helpers_envs.Handful())
+host(Handful())
 """
 
 

@@ -9,18 +9,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers_envs import Counter, StepResult
-from helpers_learning import Scripted, adapter_of, assert_same_block, collect, through_storage
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.envs import Counter, StepResult
+from support.learning import Scripted, adapter_of, assert_same_block, collect, through_storage
 
+from exarl.acting.rollout import Rollout
 from exarl.envs.episode import Episode
 from exarl.envs.guard import STEADY, Guard
 from exarl.errors import EnvironmentFailure
 from exarl.learning.exploration import Streams
 from exarl.learning.returns import n_step_returns, vtrace
 from exarl.types import FAILURES, Block
-from exarl.workflows.rollout import Rollout
 
 SEED = 3
 WAYS = {

@@ -14,10 +14,11 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-from helpers_envs import DEEDS, Drift
-from helpers_jobs import dead, wait_until
-from helpers_learning import Scripted, adapter_of, assert_same_block, collect, through_storage
+from support.envs import DEEDS, Drift
+from support.jobs import dead, wait_until
+from support.learning import Scripted, adapter_of, assert_same_block, collect, through_storage
 
+from exarl.acting.rollout import Rollout
 from exarl.envs import make_env
 from exarl.envs.base import described
 from exarl.envs.context import make_context
@@ -27,7 +28,6 @@ from exarl.envs.isolation import Limits, isolate
 from exarl.errors import ConfigError, EnvironmentFailure
 from exarl.learning.exploration import Streams
 from exarl.types import FAILURES
-from exarl.workflows.rollout import Rollout
 
 SUBJECTS = ("Drift", "KeptDrift", "Pushed", "Boxes", "Handful")
 
@@ -35,7 +35,7 @@ SUBJECTS = ("Drift", "KeptDrift", "Pushed", "Boxes", "Handful")
 @pytest.fixture(autouse=True, scope="module")
 def registered() -> Iterator[None]:
     for name in SUBJECTS:
-        gymnasium.register(f"{name}-v0", f"helpers_envs:{name}", max_episode_steps=50)
+        gymnasium.register(f"{name}-v0", f"support.envs:{name}", max_episode_steps=50)
     yield
     for name in SUBJECTS:
         gymnasium.registry.pop(f"{name}-v0")
@@ -178,9 +178,9 @@ def files_in_memory() -> set[str]:
 
 ORPHANS = """
 import os, sys, gymnasium, signal
-from helpers_envs import DEEDS
+from support.envs import DEEDS
 from exarl.envs.isolation import isolate
-gymnasium.register("Handful-v0", "helpers_envs:Handful")
+gymnasium.register("Handful-v0", "support.envs:Handful")
 env, _ = isolate("Handful-v0", {})
 env.reset(seed=0)
 first = env.step(DEEDS.index("sleeper"))[0].astype(int)
@@ -232,7 +232,7 @@ CRAMPED = """
 import resource, gymnasium
 from exarl.envs.isolation import isolate
 from exarl.errors import ConfigError
-gymnasium.register("Wide-v0", "helpers_envs:Wide")
+gymnasium.register("Wide-v0", "support.envs:Wide")
 resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, 1 << 16))
 try:
     isolate("Wide-v0", {})

@@ -13,8 +13,8 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-from helpers_jobs import wait_until
-from helpers_programs import HOST, cartpole, serving, subject
+from support.jobs import wait_until
+from support.programs import HOST, cartpole, serving, subject
 
 from exarl.envs import make_env
 from exarl.envs.external.remote import RemoteEnv

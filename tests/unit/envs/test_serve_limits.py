@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers_jobs import wait_until
-from helpers_programs import cartpole, serving, subject
+from support.jobs import wait_until
+from support.programs import cartpole, serving, subject
 
 from exarl.envs.external import program, serve
 from exarl.envs.external.remote import RemoteEnv

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers_policies import POLICIES, observations, recurrent
+from support.policies import POLICIES, observations, recurrent
 
 from exarl.export import Policy, evaluate, to_c
 from exarl.export.c_header import c_caller, fortran_interface

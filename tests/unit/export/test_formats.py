@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers_docs import ROOT, snippets
-from helpers_policies import POLICIES, observations, recurrent
+from support.docs import ROOT, snippets
+from support.policies import POLICIES, observations, recurrent
 
 from exarl.export import Policy, evaluate, from_npz, to_npz, to_onnx
 from exarl.export.policy import Lstm

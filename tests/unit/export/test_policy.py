@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from helpers_policies import POLICIES, array, observations, recurrent
+from support.policies import POLICIES, array, observations, recurrent
 
 from exarl.export import Policy, evaluate
 from exarl.export.policy import (

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers_runs import write_run
+from support.runs import write_run
 
+from exarl.records.directory import RunDirectory
 from exarl.report import figures
 from exarl.report.groups import make_groups
 from exarl.report.page import COLORS, page
 from exarl.report.read import read_run
 from exarl.report.runs import sections, state_of
 from exarl.report.style import DARK
-from exarl.runs.directory import RunDirectory
 
 
 def groups_of(*runs: RunDirectory, key: str | None = None) -> Any:

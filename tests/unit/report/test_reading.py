@@ -9,15 +9,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers_runs import make_row, write_run
+from support.runs import make_row, write_run
 
 from exarl.errors import ConfigError
+from exarl.records.ending import write_failure
+from exarl.records.lock import RunLock
 from exarl.report.figures import band, curves, of_rows, rate_of
 from exarl.report.groups import differences, make_groups
 from exarl.report.read import find_runs, read_run
 from exarl.report.runs import sections
-from exarl.runs.ending import write_failure
-from exarl.runs.lock import RunLock
 
 
 def test_runs_are_found_by_name_and_below_folders_each_once(tmp_path: Path) -> None:

@@ -14,10 +14,10 @@ from exarl.comm.codec import BlockCodec, encode_arrays
 from exarl.comm.layout import Layout
 from exarl.config import LearnerConfig
 from exarl.errors import EnvironmentFailure
-from exarl.runs.clock import Clock
-from exarl.runs.trace import Tracer
+from exarl.records.clock import Clock
+from exarl.records.trace import Tracer
+from exarl.training.actors import BLOCK, GOODBYE, LOST, READY, STATE, Word
 from exarl.types import Arrays, ArraySpec, Block, EnvSpec
-from exarl.workflows.base import BLOCK, GOODBYE, LOST, READY, STATE, Word
 from exarl.workflows.elastic import ElasticConfig, HiredSource, share_of
 
 SPEC = EnvSpec("Toy-v0", ArraySpec((1,), "float32"), ArraySpec((), "int64"), 2)

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers_jobs import assert_same, everything_of, summary_of
-from helpers_matrix import CASES, SMALL_FUSED, parameters
+from support.jobs import assert_same, everything_of, summary_of
+from support.matrix import CASES, SMALL_FUSED, parameters
 
 from exarl import ExaLearner
 from exarl.errors import ConfigError
-from exarl.runs.checkpoint import find_newest, load_checkpoint
-from exarl.runs.metrics import read_rows
+from exarl.records.checkpoint import find_newest, load_checkpoint
+from exarl.records.metrics import read_rows
 
 pytest.importorskip("jax")
 

@@ -19,7 +19,7 @@ from exarl.envs.external.last_words import last_words
 from exarl.envs.external.link import ADDRESS, Link
 from exarl.envs.external.protocol import MAX_BYTES, Kind, Message, encode
 from exarl.errors import EnvironmentFailure
-from exarl.runs.scratch import scratch_folder
+from exarl.records.scratch import scratch_folder
 
 Transport = Literal["socket", "stdio"]
 

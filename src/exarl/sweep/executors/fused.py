@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from exarl.errors import ConfigError, ExarlError
-from exarl.runs.signals import StopSignals
+from exarl.records.signals import StopSignals
 from exarl.sweep.manager import Display
 from exarl.sweep.space import Choices
 from exarl.sweep.spec import StudyConfig

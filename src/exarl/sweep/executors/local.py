@@ -13,7 +13,7 @@ from typing import IO
 
 from exarl.comm.threads import THREADS
 from exarl.envs import child
-from exarl.runs.lock import PATIENT
+from exarl.records.lock import PATIENT
 from exarl.sweep.executors import Job
 
 

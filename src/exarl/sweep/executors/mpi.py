@@ -19,7 +19,7 @@ from exarl.comm.messages import pack_json, unpack_json
 from exarl.comm.mpi import Channel, find_mpiexec, library_version
 from exarl.comm.wait import wait_for
 from exarl.errors import ConfigError
-from exarl.runs.signals import StopSignals
+from exarl.records.signals import StopSignals
 from exarl.sweep.executors import Handle, Job
 from exarl.sweep.executors.local import Child, thread_limits
 

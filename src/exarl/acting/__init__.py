@@ -1,0 +1,1 @@
+"""Stepping environments with a policy: batches of environments, blocks, rollouts, evaluation."""

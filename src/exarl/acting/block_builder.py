@@ -1,0 +1,330 @@
+"""Blocks in the making: what environments did and what a policy chose, put together step by step.
+
+Whoever holds an ``Assembly`` acts for these environments: their random streams and the policy's memory
+of them live here, whether the environments are in this process or on another rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from exarl.acting.env_batch import named_for
+from exarl.agents.base import ExaAgent
+from exarl.envs.episode import check_finite
+from exarl.learning.exploration import Streams, Together
+from exarl.types import Arrays, ArraySpec, Block, Cut, End, EnvSpec, Row
+
+BEGUN = "begun"
+"""Names what a state holds of a block in the making: ``3/begun/actions`` of environment 3."""
+_BY_STEP = ("actions", "rewards", "terminated", "truncated")
+
+
+class Asked(NamedTuple):
+    """What a policy acts on: [B, ...] observations, a stream for each, and its memory of them."""
+
+    observations: np.ndarray
+    streams: Streams
+    memory: Arrays
+
+
+class Policy:
+    """An agent as it acts while training; ``fixed``: always the first action."""
+
+    def __init__(self, agent: ExaAgent, fixed: bool = False) -> None:
+        self._agent = agent
+        self._fixed = fixed
+
+    def __call__(self, asked: Asked) -> tuple[Any, Arrays]:
+        """Actions and what is recorded with them; the memory changes in place."""
+        if self._fixed:
+            return self._agent.spec.action.zeros(len(asked.observations)), {}
+        if not asked.memory:
+            return self._agent.action(asked.observations, asked.streams)
+        return self._agent.action(*asked)
+
+
+class Draft:
+    """A block in the making."""
+
+    def __init__(
+        self, spec: EnvSpec, recorded: Mapping[str, ArraySpec], steps: int, width: int
+    ) -> None:
+        self.observations = spec.observation.zeros(steps + 1, width)
+        self.actions = spec.action.zeros(steps, width)
+        self.rewards = np.zeros((steps, width), np.float32)
+        self.terminated = np.zeros((steps, width), bool)
+        self.truncated = np.zeros((steps, width), bool)
+        self.recorded = {name: array.zeros(steps, width) for name, array in recorded.items()}
+        self.ends: list[list[End]] = [[] for _ in range(width)]
+
+    def column(self, slot: int, steps: int) -> Arrays:
+        """What there is of one environment after ``steps`` steps, as named arrays."""
+        ends = self.ends[slot]
+        named = {name: array[:steps, slot] for name, array in self._by_step().items()}
+        named["observations"] = self.observations[: steps + 1, slot]
+        named["finals"] = _stack([end.observation for end in ends], self.observations)
+        named["returns"] = np.array([end.total_reward for end in ends], np.float64)
+        named["lengths"] = np.array([end.length for end in ends], np.int64)
+        return {name: np.array(array) for name, array in named.items()}
+
+    def fill(self, slot: int, column: Arrays) -> None:
+        """The inverse of ``column``."""
+        for name, array in self._by_step().items():
+            array[: len(column[name]), slot] = column[name]
+        self.observations[: len(column["observations"]), slot] = column["observations"]
+        totals, lengths = column["returns"].tolist(), column["lengths"].tolist()
+        listed = zip(column["finals"], totals, lengths, strict=True)
+        self.ends[slot] = [End(slot, *end) for end in listed]
+
+    def _by_step(self) -> Arrays:
+        plain = {name: getattr(self, name) for name in _BY_STEP}
+        return plain | {f"recorded/{name}": array for name, array in self.recorded.items()}
+
+
+class Assembly:
+    """Puts the steps of B environments together into blocks of T.
+
+    A step is ``act`` (below), then ``row`` filled in by whoever steps the environments, ``stepped``,
+    and for each environment that failed ``again``, a new row and ``stepped``; then ``advance``.
+    ``seen`` is where the environments stand when a block begins.
+    """
+
+    def __init__(
+        self, agent: ExaAgent, env_ids: Sequence[int], streams: Streams, block_steps: int
+    ) -> None:
+        self._agent = agent
+        self._env_ids = list(env_ids)
+        self._streams = streams
+        self._steps = block_steps
+        self._memory = {name: spec.zeros(len(env_ids)) for name, spec in agent.memory.items()}
+        self._remembered = [n for n in agent.memory if f"memory/{n}" in agent.recorded]
+        self._returns = np.zeros(len(env_ids), np.float32)  # discounted, see return_discount
+        self._draft: Draft | None = None
+        self._t = 0
+        self.seen = agent.spec.observation.zeros(len(env_ids))
+
+    @property
+    def width(self) -> int:
+        return len(self._env_ids)
+
+    @property
+    def open(self) -> bool:
+        """Whether a block has been begun and not yet finished."""
+        return self._draft is not None
+
+    @property
+    def complete(self) -> bool:
+        return self._t == self._steps
+
+    def begin(self) -> None:
+        """A new block."""
+        self._draft = Draft(self._agent.spec, self._agent.recorded, self._steps, self.width)
+        self._draft.observations[0] = self.seen
+        self._t = 0
+
+    def give_up(self) -> None:
+        """Whatever block has been begun will not be finished."""
+        self._draft = None
+
+    def ask(self) -> Asked:
+        """What the policy acts on in this step."""
+        draft, t = self._now()
+        for name in self._remembered:
+            draft.recorded[f"memory/{name}"][t] = self._memory[name]
+        return Asked(draft.observations[t], self._streams, self._memory)
+
+    def answer(self, chosen: Any, extras: Arrays) -> None:
+        """What the policy chose and recorded."""
+        draft, t = self._now()
+        draft.actions[t] = chosen
+        for name, array in extras.items():
+            draft.recorded[name][t] = array
+
+    @property
+    def actions(self) -> np.ndarray:
+        """[B, ...] of this step."""
+        draft, t = self._now()
+        actions: np.ndarray = draft.actions[t]
+        return actions
+
+    @property
+    def row(self) -> Row:
+        """Where the outcome of this step belongs."""
+        draft, t = self._now()
+        following = draft.observations[t + 1]
+        return Row(following, draft.rewards[t], draft.terminated[t], draft.truncated[t])
+
+    def stepped(self, ends: Sequence[End], cuts: Sequence[Cut]) -> None:
+        """The row is filled in; ``ends`` and ``cuts`` say which episodes are over.
+
+        A failed step leaves nothing: nobody knows where it led. The step before it becomes the
+        last of its episode, truncated, with the observation it led to. Where that step is the last of
+        the block before, it stays as it is: learning continues a block's end by the value of its
+        last observation, exactly as that of a truncated episode.
+        """
+        draft, t = self._now()
+        for end in ends:
+            draft.ends[end.slot].append(end)
+            self._forget_memory(end.slot)
+        for i, _, total_reward, length in cuts:
+            if length and t:
+                draft.truncated[t - 1, i] = True
+                last = draft.observations[t, i].copy()
+                draft.ends[i].append(End(i, last, total_reward, length))
+            elif not t:
+                self._returns[i] = 0
+            draft.observations[t, i] = draft.observations[t + 1, i]
+            self._forget_memory(i)
+            for name in self._remembered:
+                draft.recorded[f"memory/{name}"][t, i] = 0
+
+    def again(self, policy: Policy, cut: Cut) -> None:
+        """Choose the action of an environment that failed, in its new episode.
+
+        From a stream apart, so that the other environments see the numbers they would have seen.
+        """
+        draft, t = self._now()
+        own = slice(cut.slot, cut.slot + 1)
+        memory = {name: array[own] for name, array in self._memory.items()}
+        apart = self._streams.apart(cut.slot, cut.number)
+        chosen, extras = policy(Asked(draft.observations[t, own], apart, memory))
+        draft.actions[t, own] = chosen
+        for name, array in extras.items():
+            draft.recorded[name][t, own] = array
+
+    def advance(self) -> None:
+        """This step is done."""
+        self._t += 1
+
+    def finish(
+        self, version: int, restarts: int, failures: np.ndarray, seconds: np.ndarray
+    ) -> Block:
+        """The block, if all its numbers are finite."""
+        draft, _ = self._now()
+        if (discount := self._agent.return_discount) is not None:
+            ended = draft.terminated | draft.truncated
+            self._sum_up(discount, draft.rewards, ended, draft.recorded["discounted_return"])
+        check_finite(self._env_ids, draft.observations, draft.rewards)
+        finished = [end for environment in draft.ends for end in environment]
+        finals = _stack([end.observation for end in finished], draft.observations)
+        check_finite([self._env_ids[end.slot] for end in finished], finals[None])
+        self._draft = None
+        self.seen[...] = draft.observations[-1]
+        return Block(
+            draft.observations,
+            draft.actions,
+            draft.rewards,
+            draft.terminated,
+            draft.truncated,
+            finals,
+            np.array([end.total_reward for end in finished], np.float64),
+            np.array([end.length for end in finished], np.int64),
+            draft.recorded,
+            version,
+            restarts,
+            seconds,
+            failures,
+        )
+
+    def state(self) -> Arrays:
+        """The place in the random streams, the memory and the sums, by environment number."""
+        arrays: Arrays = {}
+        for slot, env_id in enumerate(self._env_ids):
+            named = {"stream": np.array(self._streams.position), "return": self._returns[slot]}
+            named |= {f"memory/{name}": array[slot].copy() for name, array in self._memory.items()}
+            arrays |= {f"{env_id}/{name}": array for name, array in named.items()}
+        return arrays
+
+    def unfinished(self) -> Arrays:
+        """The block in the making, by environment number; nothing if there is none."""
+        if self._draft is None:
+            return {}
+        arrays: Arrays = {}
+        for slot, env_id in enumerate(self._env_ids):
+            named = self._draft.column(slot, self._t)
+            arrays |= {f"{env_id}/{BEGUN}/{name}": array for name, array in named.items()}
+        return arrays
+
+    def reopen(self, arrays: Arrays) -> None:
+        """Go on with the block that ``unfinished`` gave, if ``arrays`` holds one."""
+        columns = [named_for(f"{env_id}/{BEGUN}/", arrays) for env_id in self._env_ids]
+        steps = {len(column["actions"]) if column else -1 for column in columns}
+        if len(steps) != 1 or steps == {-1}:
+            return
+        self.begin()
+        draft, _ = self._now()
+        self._t = steps.pop()
+        for slot, column in enumerate(columns):
+            draft.fill(slot, column)
+
+    def moved(self, cuts: Sequence[Cut], seen: np.ndarray) -> None:
+        """Between two steps these episodes were lost; ``seen`` is where the environments are now."""
+        if self._draft is None:
+            self.forget([cut.slot for cut in cuts])
+            return
+        for cut in cuts:
+            self._draft.observations[self._t + 1, cut.slot] = seen[cut.slot]
+        self.stepped((), cuts)
+
+    def restore(self, arrays: Arrays, changed: Sequence[int]) -> None:
+        """Take over what ``state`` gave; of the slots in ``changed`` the episode is another one."""
+        for slot, env_id in enumerate(self._env_ids):
+            if own := named_for(f"{env_id}/", arrays):
+                self._streams.seek(int(own["stream"]))
+                if slot not in changed:
+                    self._returns[slot] = own.get("return", 0.0)
+                    for name, array in self._memory.items():
+                        array[slot] = own.get(f"memory/{name}", 0)
+
+    def forget(self, slots: Sequence[int]) -> None:
+        """What was summed up and remembered of episodes that are over."""
+        for slot in slots:
+            self._returns[slot] = 0
+            self._forget_memory(slot)
+
+    def _forget_memory(self, slot: int) -> None:
+        for array in self._memory.values():
+            array[slot] = 0
+
+    def _now(self) -> tuple[Draft, int]:
+        assert self._draft is not None, "no block has been begun"
+        return self._draft, self._t
+
+    def _sum_up(
+        self, discount: float, rewards: np.ndarray, ended: np.ndarray, sums: np.ndarray
+    ) -> None:
+        """The discounted sum of each episode's rewards so far, at every step."""
+        for t in range(len(rewards)):
+            self._returns = np.float32(discount) * self._returns + rewards[t]
+            sums[t] = self._returns
+            self._returns[ended[t]] = 0
+
+
+def act(policy: Policy, parts: Sequence[Assembly]) -> None:
+    """Choose the actions of all ``parts`` in one batch."""
+    asked = [part.ask() for part in parts]
+    if len(parts) == 1:
+        parts[0].answer(*policy(asked[0]))
+        return
+    names = asked[0].memory
+    whole = Asked(
+        np.concatenate([each.observations for each in asked]),
+        Together([each.streams for each in asked]),
+        {name: np.concatenate([each.memory[name] for each in asked]) for name in names},
+    )
+    chosen, extras = policy(whole)
+    start = 0
+    for part, each in zip(parts, asked, strict=True):
+        rows = slice(start, start := start + part.width)
+        for name in names:
+            each.memory[name][...] = whole.memory[name][rows]
+        part.answer(chosen[rows], {name: array[rows] for name, array in extras.items()})
+
+
+def _stack(rows: list[np.ndarray], like: np.ndarray) -> np.ndarray:
+    """The rows as [K, ...], also when there are none."""
+    shape = (len(rows), *like.shape[2:])
+    return np.array(rows, like.dtype).reshape(shape)

@@ -1,0 +1,338 @@
+"""Acting for environments on other ranks: observations come in, actions go out, blocks are made here.
+
+A thread beside the learner's own does it, so that environments are answered while an update is
+computed. It alone talks to the actors; with the learner it exchanges orders, blocks and answers
+through queues.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from time import perf_counter, perf_counter_ns
+from typing import Any, Protocol
+
+import numpy as np
+
+from exarl.acting.block_builder import Assembly, Policy, act
+from exarl.agents.base import ExaAgent
+from exarl.comm.codec import decode_arrays
+from exarl.comm.messages import ANY, GRANT, SEND_STATE, STOP
+from exarl.comm.steps import Report, StepCodec
+from exarl.comm.wait import wait_for
+from exarl.records.clock import Clock
+from exarl.types import ACTOR_PHASES, FAILURES, Arrays, Block, Row
+
+ORDER_TAG, REPORT_TAG = 1, 2
+ACT = 3
+"""An order that carries actions; the others are those of ``paced``."""
+HELLO, STEPPED, STATE, GOODBYE = range(4)
+"""Kinds of reports."""
+BRISK_S = 1e-3
+"""How long both sides look for a message before they sleep: a round trip is shorter than a sleep."""
+
+
+class Post(Protocol):
+    """What is needed of a ``comm.mpi.Channel``."""
+
+    def poll(self, source: int = ..., tag: int = ...) -> tuple[int, np.ndarray] | None: ...
+
+    def post(self, payload: Any, dest: int, tag: int) -> None: ...
+
+
+@dataclass
+class Station:
+    """One actor as the learner sees it; its environments have their places in ``assembly``."""
+
+    rank: int
+    assembly: Assembly
+    incarnation: int | None = None  # of the process that has these places now
+    leave: int = 0  # blocks it may begin
+    awaited: int = 0  # reports to come
+    states_wanted: int = 0
+    state_asked: bool = False
+    gone: bool = False
+    since: float = 0.0  # when it began to wait for an action, or for leave
+    version: int = 0  # of the weights that began the block
+    begun: int = 0  # blocks
+    made: int = 0
+    dropped: int = 0
+    restarts: int = 0
+    failures: dict[int, np.ndarray] = field(default_factory=dict)
+    seconds: np.ndarray = field(default_factory=lambda: np.zeros(len(ACTOR_PHASES)))
+
+    def count(self, report: Report) -> None:
+        """Add up what a report says of failures and time."""
+        self.restarts += report.restarts
+        for env_id, *counts in report.failures.tolist():
+            self.failures[env_id] = self.failures.get(env_id, 0) + np.array(counts, np.int64)
+        env, wait, restart = report.seconds.tolist()
+        # The actor waited for messages, for actions and for leave; the latter two are known here,
+        # but for the first leave, for which it waited while the learner was still starting.
+        send, leave = (wait, 0.0) if self.begun > 1 else (0.0, wait)
+        self.seconds += [env, 0.0, send, leave, restart]
+
+    def spent(self, phase: str) -> None:
+        """The actor has been waiting for this since ``self.since``."""
+        if self.begun > 1:
+            waited = perf_counter() - self.since
+            self.seconds[ACTOR_PHASES.index(phase)] += waited
+            self.seconds[ACTOR_PHASES.index("send")] -= waited
+
+    def finish(self) -> Block:
+        rows = [[env_id, *counts.tolist()] for env_id, counts in sorted(self.failures.items())]
+        failures = np.array(rows, np.int64).reshape(-1, 1 + len(FAILURES))
+        seconds = self.seconds.clip(0)
+        block = self.assembly.finish(self.version, self.restarts, failures, seconds)
+        self.restarts, self.failures, self.made = 0, {}, self.made + 1
+        self.seconds = np.zeros(len(ACTOR_PHASES))
+        return block
+
+    def state(self, report: Report) -> Arrays:
+        """The state of its environments, of which it has told its own part."""
+        arrays = decode_arrays(report.tail) | self.assembly.state()
+        for env_id, counts in self.failures.items():  # of a block that was given up
+            name = f"{env_id}/failures"
+            arrays[name] = arrays.get(name, 0) + counts
+        return arrays
+
+
+@dataclass(frozen=True)
+class Batching:
+    """When to act: for ``rows`` environments at once, or ``wait`` seconds after the first has come."""
+
+    rows: int
+    wait: float
+
+
+class InferenceThread(threading.Thread):
+    """Acts for all stations with the newest weights, and makes their blocks.
+
+    ``orders`` takes (order, rank) of ``paced``, ``offer`` sets the weights; ``blocks`` fills with
+    (rank, block), and ``answers`` with (rank, order, blocks made, dropped, state). What it raises is
+    left in ``error``. ``stored`` are the states of environments that a resumed run continues.
+    """
+
+    def __init__(
+        self,
+        channel: Post,
+        agent: ExaAgent,
+        stations: Sequence[Station],
+        codec: StepCodec,
+        batching: Batching,
+        take_weights: Callable[[Any], None],
+        clock: Clock,
+        *,
+        fixed_action: bool = False,
+        stored: Arrays | None = None,
+    ) -> None:
+        super().__init__(name="inference", daemon=True)
+        self.orders: deque[tuple[int, int]] = deque()
+        self.blocks: deque[tuple[int, Block]] = deque()
+        self.answers: deque[tuple[int, int, int, int, Arrays]] = deque()
+        self.error: BaseException | None = None
+        self._offered: tuple[int, Any] = (0, None)
+        self._version = -1
+        self._channel = channel
+        self._agent = agent
+        self._policy = Policy(agent, fixed_action)
+        self._stations = {station.rank: station for station in stations}
+        self._codec = codec
+        self._batching = batching
+        self._take_weights = take_weights
+        self._clock = clock
+        self._stored = stored or {}
+        self._resting: list[Station] = []  # between two blocks
+        self._ready: list[Station] = []  # with observations that want an action
+        self._rows_ready = self._rows_away = 0  # environments: here, and being stepped
+        self._stopping = False
+
+    def offer(self, weights: Any, version: int) -> None:
+        """Act with these as soon as possible."""
+        self._offered = (version, weights)
+
+    def run(self) -> None:
+        try:
+            while not all(station.gone for station in self._stations.values()):
+                wait_for(self.work, BRISK_S)
+        except BaseException as error:  # noqa: BLE001 - raised again by the learner's thread
+            self.error = error
+
+    def work(self) -> bool | None:
+        """Do what can be done now; None: nothing."""
+        busy = None
+        while self.orders:
+            self._obey(*self.orders.popleft())
+            busy = True
+        while (found := self._channel.poll(ANY, REPORT_TAG)) is not None:
+            self._hear(self._stations[found[0]], self._codec.decode(found[1]))
+            busy = True
+        if self._stopping:
+            return busy
+        if busy and self._resting:
+            self._resting = [station for station in self._resting if not self._leaves(station)]
+        if self._ready and self._due():
+            self._answer()
+            busy = True
+        return busy
+
+    # -- the learner's orders -------------------------------------------------------------------
+
+    def _obey(self, order: int, rank: int) -> None:
+        if order == GRANT:
+            self._stations[rank].leave += 1
+        elif order == SEND_STATE:
+            for station in self._stations.values():
+                station.states_wanted += 1
+        else:
+            self._stopping = True
+            for station in self._stations.values():
+                self._send(station, STOP)
+
+    def _leaves(self, station: Station) -> bool:
+        """Whether a station that rests has something to do again."""
+        if station.states_wanted:
+            station.states_wanted -= 1
+            station.state_asked = True
+            self._send(station, SEND_STATE)
+            return True
+        if not station.leave or self._offered[1] is None:
+            return False
+        station.leave -= 1
+        self._refresh()
+        station.version = self._version
+        station.begun += 1
+        station.spent("wait")
+        station.assembly.begin()
+        self._wants_action(station)
+        return True
+
+    # -- the actors' reports --------------------------------------------------------------------
+
+    def _hear(self, station: Station, report: Report) -> None:
+        if report.kind == HELLO:
+            self._greet(station, report)
+        elif report.incarnation != station.incarnation:
+            return  # said by a process whose places have another owner now
+        station.count(report)
+        if report.kind == STEPPED:
+            self._stepped(station, report)
+            return
+        station.assembly.seen[...] = report.row.observations
+        station.assembly.forget([cut.slot for cut in report.cuts])
+        if report.kind == STATE:
+            station.state_asked = False
+            self._tell(station, SEND_STATE, report)
+        elif report.kind == GOODBYE:
+            station.gone = True
+            station.dropped += station.assembly.open
+            self._tell(station, STOP, report)
+            return
+        self._rest(station)
+
+    def _tell(self, station: Station, order: int, report: Report) -> None:
+        state = station.state(report)
+        self.answers.append((station.rank, order, station.made, station.dropped, state))
+
+    def _greet(self, station: Station, report: Report) -> None:
+        """A process takes its places, or takes over those of another one."""
+        assembly = station.assembly
+        if station.incarnation is None:
+            assembly.restore(self._stored, [cut.slot for cut in report.cuts])
+        else:
+            self._clear(station)
+        station.incarnation = report.incarnation
+
+    def _clear(self, station: Station) -> None:
+        """Make fresh places of those of a process that is gone, and ask the next for what it owes."""
+        assembly = station.assembly
+        if station in self._ready:
+            self._ready.remove(station)
+            self._rows_ready -= assembly.width
+        self._rows_away -= assembly.width if station.awaited else 0
+        self._resting = [other for other in self._resting if other is not station]
+        station.dropped += assembly.open
+        station.leave += assembly.open
+        station.states_wanted += station.state_asked
+        station.awaited, station.state_asked = 0, False
+        assembly.give_up()
+        assembly.forget(range(assembly.width))
+        if self._stopping:
+            self._send(station, STOP)
+
+    def _stepped(self, station: Station, report: Report) -> None:
+        assembly = station.assembly
+        if report.slot < 0:
+            for target, source in zip(assembly.row, report.row, strict=True):
+                target[...] = source
+        else:
+            _copy_slot(report.row, assembly.row, report.slot)
+        assembly.stepped(report.ends, report.cuts)
+        station.awaited -= 1
+        if self._stopping:
+            return
+        for cut in report.cuts:
+            assembly.again(self._policy, cut)
+            self._act(station, cut.slot)
+        if station.awaited:
+            return
+        self._rows_away -= assembly.width
+        assembly.advance()
+        if assembly.complete:
+            self.blocks.append((station.rank, self._agent.prepare(station.finish())))
+            self._rest(station)
+        else:
+            self._wants_action(station)
+
+    def _rest(self, station: Station) -> None:
+        station.since = perf_counter()
+        self._resting.append(station)
+
+    def _wants_action(self, station: Station) -> None:
+        station.since = perf_counter()
+        self._ready.append(station)
+        self._rows_ready += station.assembly.width
+
+    # -- acting ---------------------------------------------------------------------------------
+
+    def _due(self) -> bool:
+        """Whether the batch is large enough, has waited long enough, or will not grow."""
+        if self._rows_ready >= self._batching.rows or not self._rows_away:
+            return True
+        return perf_counter() - self._ready[0].since >= self._batching.wait
+
+    def _answer(self) -> None:
+        self._refresh()
+        width = self._ready[0].assembly.width
+        count = max(1, self._batching.rows // width)
+        batch, self._ready = self._ready[:count], self._ready[count:]
+        self._rows_ready -= width * len(batch)
+        started = perf_counter_ns()
+        act(self._policy, [station.assembly for station in batch])
+        self._clock.tracer.add("inference", started, perf_counter_ns(), beside=True)
+        self._clock.moved()
+        for station in batch:
+            self._act(station, -1)
+            self._rows_away += width
+            station.spent("inference")
+
+    def _act(self, station: Station, slot: int) -> None:
+        station.awaited += 1
+        self._send(station, ACT, slot, station.assembly.actions.tobytes())
+
+    def _send(self, station: Station, order: int, slot: int = -1, payload: bytes = b"") -> None:
+        header = np.array([order, slot], np.int64).tobytes()
+        self._channel.post(header + payload, station.rank, ORDER_TAG)
+
+    def _refresh(self) -> None:
+        version, weights = self._offered
+        if version != self._version:
+            self._take_weights(weights)
+            self._version = version
+
+
+def _copy_slot(source: Row, target: Row, slot: int) -> None:
+    for theirs, ours in zip(source, target, strict=True):
+        ours[slot] = theirs[slot]

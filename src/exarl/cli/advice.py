@@ -1,0 +1,60 @@
+"""What to do about what bounds a run that was measured."""
+
+from __future__ import annotations
+
+from exarl.comm.layout import Layout
+from exarl.config import Configuration
+from exarl.records.clock import bound
+from exarl.run.components import build_workflow
+from exarl.run.situation import situation_of
+from exarl.training.advice import Work, options, work_of
+from exarl.training.measure import EnvRate, LearningRate
+
+LARGE_UPDATE_US = 3000.0
+"""From about here on an update is more arithmetic than overhead, and a GPU pays."""
+FIXED = {
+    "host": "more work an iteration: raise --n_envs or --block_steps",
+    "device": "more environments until the rate stops to rise: --n_envs",
+    "failures": "the environment fails too often: exarl check-env, and the log of a run",
+    "start": "measure for longer: --seconds 60",
+}
+NOTHING = {
+    "environment": "a faster environment; more actors would wait for the learner",
+    "uneven": "a faster environment, or one whose steps take equally long",
+    "learning": "a smaller network, or a learner on a GPU",
+}
+
+
+def advise(
+    configuration: Configuration,
+    layout: Layout,
+    parts: tuple[float, float, float],
+    environment: EnvRate,
+    learning: LearningRate | None,
+    split: tuple[dict[str, float], dict[str, float]],
+    rate: float | None = None,
+) -> tuple[str, str]:
+    """What bounds a run with this split of its time, and one line of advice.
+
+    ``parts`` are the seconds that environment, acting and learning take for one step; ``rate`` is that
+    of the run itself, in steps per second, where it was measured.
+    """
+    situation = situation_of(configuration, build_workflow(configuration), layout)
+    kind, sentence = bound(*split, situation.actors > 1 and situation.workflow != "seed")
+    what = sentence.partition(";")[0]
+    if kind in FIXED:
+        return what, FIXED[kind]
+    env_s, acting_s, learning_s = parts
+    seconds = Work(env_s + acting_s, learning_s).time(situation.actors, situation.lags)
+    found = options(kind, work_of(situation, *split), situation)
+    ways = [f"{option}, {shown(option.gain * (rate or 1 / seconds))} steps/s" for option in found]
+    if kind == "uneven" and found and "async" in found[0].words:
+        times = environment.p99_us / environment.median_us
+        ways[0] = f"do not wait for all (p99 is {times:.1f} times the median): {ways[0]}"
+    if kind == "learning" and learning is not None and learning.update_us > LARGE_UPDATE_US:
+        ways.append("a learner on a GPU")
+    return what, "; or ".join(ways) or NOTHING.get(kind, "nothing that a parameter could change")
+
+
+def shown(rate: float) -> str:
+    return f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"

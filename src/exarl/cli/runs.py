@@ -1,0 +1,122 @@
+"""``exarl runs``: the runs below a folder, and how each of them stands."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from exarl.cli import words as line
+from exarl.cli.watch import learner_part, span
+from exarl.config import LearnerConfig
+from exarl.errors import ConfigError
+from exarl.records.directory import RunDirectory
+from exarl.records.follow import look
+from exarl.records.metrics import finite, read_table
+from exarl.records.state import FAILED
+from exarl.report.read import find_runs
+
+HELP = """\
+usage: exarl runs [FOLDER] [--json]
+
+Lists the runs in FOLDER and the folders below it, the one last heard of first.
+
+  FOLDER   default: results_dir, where it is, or else the working folder
+  --json   the same as JSON, with the paths and the causes in full
+
+state       running, finished, stopped (by a signal), failed, killed (the process is gone without a
+            word), unknown (neither summary nor lock: a version of EXARL before there were locks)
+reward      mean return of the last episodes; evaluation: of the last evaluation (eval_interval)
+age         since the last row of metrics
+"""
+_AT_ONCE = 16  # a network disk answers many questions in the time of one
+_LONGEST = 60
+
+
+def runs(words: list[str]) -> int:
+    if line.wants_help(words):
+        sys.stdout.write(HELP)
+        return 0
+    as_json = line.take_flag(words, "json")
+    given = line.take_path(words, "folder") if words else None
+    line.nothing_left(words)
+    folder = given or _usual_folder()
+
+    paths = find_runs([folder])
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        found = sorted(pool.map(describe, paths), key=lambda each: float(each["age_s"]))
+    if as_json:
+        sys.stdout.write(json.dumps(found, indent=2) + "\n")
+    else:
+        sys.stdout.write(table(found, folder))
+    return 0
+
+
+def _usual_folder() -> str:
+    usual = LearnerConfig().output_dir
+    return usual if Path(usual).is_dir() else "."
+
+
+def describe(path: Path) -> dict[str, Any]:
+    """What there is to say of a run in a line; None where it is not known."""
+    run = RunDirectory(path)
+    seen = look(run)
+    learner = _learner_part(run)
+    last = {**seen.row, **seen.summary}
+    reward = seen.summary.get("last_reward_mean", seen.row.get("episode_reward_mean"))
+    evaluations = read_table(run.evaluations)
+    return {
+        "run": str(path),
+        "state": seen.state.name,
+        "cause": seen.state.cause,
+        "agent": learner.get("agent"),
+        "env": learner.get("env"),
+        "workflow": learner.get("workflow"),
+        "steps": int(finite(last, "timesteps_total") or 0),
+        "reward": finite({"reward": reward}, "reward"),
+        "evaluation": finite(evaluations[-1], "reward_mean") if evaluations else None,
+        "age_s": round(seen.age_s, 1),
+    }
+
+
+def table(found: Sequence[Mapping[str, Any]], folder: str) -> str:
+    """The runs as lines of text, names without the folder they are in."""
+    head = ("run", "state", "agent", "env", "steps", "reward", "evaluation", "age", "")
+    rows = [head, *(_cells(each, folder) for each in found)]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
+    right = {"steps", "reward", "evaluation", "age"}
+    lines = [
+        "  ".join(
+            cell.rjust(width) if name in right else cell.ljust(width)
+            for cell, width, name in zip(row, widths, head, strict=True)
+        ).rstrip()
+        for row in rows
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _cells(run: Mapping[str, Any], folder: str) -> tuple[str, ...]:
+    path = Path(run["run"])
+    name = str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path)
+    cause = str(run["cause"]) if run["state"] == FAILED else ""
+    cells = (
+        path.name if name == "." else name,
+        str(run["state"]),
+        str(run["agent"] or "-"),
+        str(run["env"] or "-"),
+        f"{run['steps']:,}",
+        *("-" if run[key] is None else f"{run[key]:.4g}" for key in ("reward", "evaluation")),
+        span(run["age_s"]),
+        cause if len(cause) <= _LONGEST else f"{cause[: _LONGEST - 3]}...",
+    )
+    return tuple("".join(c if c.isprintable() else "?" for c in cell) for cell in cells)
+
+
+def _learner_part(run: RunDirectory) -> Mapping[str, Any]:
+    try:
+        return learner_part(run)
+    except ConfigError:
+        return {}

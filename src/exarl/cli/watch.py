@@ -1,0 +1,187 @@
+"""``exarl watch``: how a run is doing, from its files; it may run anywhere that shares the disk."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from exarl.cli import words as line
+from exarl.cli.train import closing_lines
+from exarl.config import STOPS
+from exarl.display.panel import plain_line
+from exarl.display.progress import Progress, is_terminal, make_progress
+from exarl.errors import ConfigError
+from exarl.records.directory import RunDirectory, open_run, read_json
+from exarl.records.follow import Look, look
+from exarl.records.state import FAILED, KILLED
+
+HELP = """\
+usage: exarl watch RUN [--interval S] [--once]
+
+Shows a run as 'exarl train' does, from its files alone: a run of this machine or, through a shared
+disk, of another one. Ends with the run, with exit code 1 if that failed or was killed; Ctrl-C ends
+only the watching.
+
+  RUN           a run directory (it need not be there yet), or a folder: the newest run in it
+  --interval S  seconds between looks (default 1; between lines, where there is no terminal, 10)
+  --once        one look, as plain lines
+"""
+STUDY = "journal.log"
+
+
+def watch(words: list[str]) -> int:
+    if line.wants_help(words):
+        sys.stdout.write(HELP)
+        return 0
+    path = line.take_path(words, "run directory")
+    given = line.take(words, "interval")
+    once = line.take_flag(words, "once")
+    line.nothing_left(words)
+    interval = seconds(given)
+    if (Path(path) / STUDY).is_file():
+        raise ConfigError(
+            f"{path} is a study of many runs: see 'exarl sweep --study {path} --report', or watch"
+            " one of them"
+        )
+    try:
+        if once:
+            return show_once(newest(path))
+        return follow(wait_for_run(path, interval or 1.0), interval)
+    except KeyboardInterrupt:
+        return 130
+
+
+def seconds(text: str | None) -> float | None:
+    """``--interval`` in seconds; ConfigError for what is no time."""
+    if text is None:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0.05 <= value <= 86_400:
+        raise ConfigError(f"--interval takes seconds from 0.05 on, not '{text}'")
+    return value
+
+
+def newest(path: str) -> RunDirectory:
+    """The run at ``path``, or the one below it in which something happened last."""
+    from exarl.report.read import find_runs
+
+    def touched(run: Path) -> float:
+        files = [RunDirectory(run).result, RunDirectory(run).config]
+        return max(file.stat().st_mtime for file in files if file.exists())
+
+    return open_run(max(find_runs([path]), key=touched))
+
+
+def wait_for_run(path: str, interval: float) -> RunDirectory:
+    """``newest``, as soon as there is one."""
+    told = False
+    while True:
+        try:
+            return newest(path)
+        except ConfigError as error:
+            if Path(path).is_file():
+                raise
+            if not told:
+                sys.stderr.write(f"{error}; waiting for it (Ctrl-C ends)\n")
+                told = True
+        time.sleep(interval)
+
+
+def follow(run: RunDirectory, interval: float | None) -> int:
+    """Show the run until it ends."""
+    config = learner_part(run)
+    live = is_terminal(sys.stdout)
+    stops = {name: config.get(name) for name in STOPS}
+    progress = make_progress(title(config), stops, sys.stdout, live=live, interval=interval or 10.0)
+    progress.note(f"run directory {run.path}")
+    shown: Mapping[str, Any] = {}
+    silent = False
+    try:
+        while True:
+            seen = look(run)
+            if seen.row and seen.row != shown:
+                shown = seen.row
+                progress.update(shown)
+            if seen.ended:
+                break
+            silent = tell_age(progress, run, seen, live, silent)
+            time.sleep(interval or 1.0)
+    finally:
+        progress.close()
+    sys.stdout.write(ending(run, seen, config))
+    return int(seen.state.name in (FAILED, KILLED))
+
+
+def tell_age(progress: Progress, run: RunDirectory, seen: Look, live: bool, silent: bool) -> bool:
+    """Say how old the newest row is: always on a panel, and once in a while of silence in lines."""
+    late = seen.age_s > seen.patience_s
+    text = silence(run, seen) if late else f"last row {span(seen.age_s)} ago"
+    if not seen.row and not late:
+        text = "starting ..."
+    if live or (late and not silent):
+        progress.busy(text)
+    return late
+
+
+def show_once(run: RunDirectory) -> int:
+    """The run as of now, in lines."""
+    config, seen = learner_part(run), look(run)
+    stops = {name: config.get(name) for name in STOPS}
+    lines = [title(config), f"run directory {run.path}"]
+    if seen.row:
+        lines.append(plain_line(seen.row, stops, last=seen.ended))
+    sys.stdout.write("\n".join(lines) + "\n")
+    if seen.ended:
+        sys.stdout.write(ending(run, seen, config))
+    elif seen.age_s > seen.patience_s:
+        sys.stdout.write(silence(run, seen) + "\n")
+    else:
+        sys.stdout.write(f"last row {span(seen.age_s)} ago\n" if seen.row else "no row yet\n")
+    return 0
+
+
+def silence(run: RunDirectory, seen: Look) -> str:
+    try:
+        host = f"; it was started on {read_json(run.manifest)['host']}"
+    except (ConfigError, KeyError, TypeError):
+        host = ""
+    return f"no news for {span(seen.age_s)}{host}"
+
+
+def span(seconds: float) -> str:
+    """A time in one unit: ``12 s``, ``3 min``, ``5.2 h``, ``4 d``."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    if seconds < 7200:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 172_800 else f"{seconds / 86_400:.0f} d"
+
+
+def learner_part(run: RunDirectory) -> Mapping[str, Any]:
+    """The learner's parameters of a stored run."""
+    config = read_json(run.config)
+    part = config.get("learner") if isinstance(config, dict) else None
+    if not isinstance(part, dict):
+        raise ConfigError(f"{run.config} is damaged: it has no parameters of the learner")
+    return part
+
+
+def title(config: Mapping[str, Any]) -> str:
+    return " · ".join(str(config.get(key)) for key in ("agent", "env", "workflow"))
+
+
+def ending(run: RunDirectory, seen: Look, config: Mapping[str, Any]) -> str:
+    """What 'exarl train' says at the end; of a run that did not come to its end, what is known."""
+    state = seen.state
+    if state.name in (FAILED, KILLED):
+        return f"{state.name:<14} {state.cause}\nto go on       exarl resume {run.path}\n"
+    try:
+        return closing_lines(seen.summary, run.path, config["reward_window"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise ConfigError(f"{run.summary} is damaged: {error!r}") from error

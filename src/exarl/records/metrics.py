@@ -1,0 +1,235 @@
+"""Metrics on disk: progress.csv for the eye, result.jsonl complete, TensorBoard for the browser."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import json
+import logging
+import math
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+from exarl.records.directory import RunDirectory, open_regular, read_regular, writing
+from exarl.records.events import EventWriter
+from exarl.records.sinks import Sink
+from exarl.types import FAILURES
+
+COLUMNS = (
+    "training_iteration",
+    "timesteps_total",
+    "episodes_total",
+    "episode_reward_mean",
+    "episode_reward_min",
+    "episode_reward_max",
+    "episode_len_mean",
+    "updates_total",
+    "policy_lag_mean",
+    "policy_lag_max",
+    "env_restarts",
+    *(f"env_{kind}" for kind in FAILURES),
+    "time_total_s",
+    "steps_per_s",
+    "updates_per_s",
+    "episode_reward_q25",
+    "episode_reward_q75",
+)
+"""What every row holds; an agent's own metrics follow."""
+
+_EVENTS_EVERY_S = 1.0
+_FLUSH_EVERY_S = 1.0
+_DENSE_ROWS = 1000
+_LONGEST_HEADER = 1 << 16
+
+log = logging.getLogger(__name__)
+
+
+def is_timing(column: str) -> bool:
+    """Whether a column measures the machine rather than the learning."""
+    return column.startswith(("time_", "time/")) or column in ("steps_per_s", "updates_per_s")
+
+
+def row_due(iteration: int) -> bool:
+    """Whether an iteration gets a row: each up to 2,000, then every 2nd up to 4,000, every 4th ...
+
+    A function of the iteration alone, so that equal runs have equal rows; a run of any length has
+    about a thousand rows for each doubling of it.
+    """
+    return iteration % (1 << max(0, (iteration // _DENSE_ROWS).bit_length() - 1)) == 0
+
+
+class MetricsLog:
+    """Appends rows to the files of a run; ``kept`` rows of an earlier part of it stay.
+
+    TensorBoard and ``sinks`` get a row a second at most.
+    """
+
+    def __init__(
+        self,
+        run: RunDirectory,
+        agent_metrics: Sequence[str],
+        kept: int = 0,
+        sinks: Sequence[Sink] = (),
+    ) -> None:
+        self.rows = kept
+        # A run begun by another version goes on with the columns it has.
+        found = _header(run.progress) if kept else []
+        self._columns = found or [*COLUMNS, *agent_metrics]
+        with writing(run.path):
+            self._csv = _open_keeping(run.progress, kept + 1 if found else 0)
+            self._jsonl = _open_keeping(run.result, kept)
+        self._writer = csv.writer(self._csv, lineterminator="\n")
+        if not found:
+            self._writer.writerow(self._columns)
+        if kept and not found:
+            log.warning("%s is damaged; its rows are taken from %s", run.progress, run.result.name)
+            for row in read_rows(run.result):
+                self._write_cells(row)
+        with writing(run.path):
+            self._sinks: list[Sink] = [EventWriter(run.events), *sinks]
+        self._evaluations = run.evaluations
+        self._flushed = self._drawn = time.monotonic()
+        self._pending: Mapping[str, Any] | None = None
+
+    def write(self, row: Mapping[str, Any]) -> None:
+        self.rows += 1
+        self._write_cells(row)
+        self._jsonl.write(json.dumps({k: _finite(v) for k, v in row.items()}) + "\n")
+        self._pending = row
+        now = time.monotonic()
+        if now - self._drawn > _EVENTS_EVERY_S:
+            self._drawn = now
+            self._write_events()
+        if now - self._flushed > _FLUSH_EVERY_S:
+            self._flushed = now
+            self.flush()
+
+    def evaluated(self, steps: int, rewards: Sequence[float], lengths: Sequence[int]) -> None:
+        """A row of evaluations.csv, which has one for each evaluation during training."""
+        row = {
+            "timesteps_total": steps,
+            "episodes": len(rewards),
+            "reward_mean": mean(rewards),
+            "reward_min": min(rewards),
+            "reward_max": max(rewards),
+            "length_mean": mean(lengths),
+        }
+        fresh = not self._evaluations.exists()
+        with self._evaluations.open("a", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            if fresh:
+                writer.writerow(row)
+            writer.writerow(row.values())
+        for sink in self._sinks:
+            sink.scalars(steps, {"evaluation/reward_mean": float(row["reward_mean"])})
+
+    def flush(self) -> None:
+        """Hand everything to the operating system; a checkpoint must not know more than the files."""
+        for file in (self._csv, self._jsonl):
+            file.flush()
+            os.fsync(file.fileno())
+
+    def close(self) -> None:
+        self._write_events()
+        for sink in self._sinks:
+            sink.close()
+        self._csv.close()
+        self._jsonl.close()
+
+    def abandon(self) -> None:
+        """Close the files of a run that failed, whatever is left unwritten; also after ``close``."""
+        closing = [*(sink.close for sink in self._sinks), self._csv.close, self._jsonl.close]
+        for close in closing:
+            with contextlib.suppress(OSError):
+                close()
+
+    def _write_cells(self, row: Mapping[str, Any]) -> None:
+        self._writer.writerow([_cell(row.get(column)) for column in self._columns])
+
+    def _write_events(self) -> None:
+        row, self._pending = self._pending, None
+        if row is not None:
+            numbers = {k: float(v) for k, v in row.items() if isinstance(v, int | float)}
+            for sink in self._sinks:
+                sink.scalars(int(row["timesteps_total"]), numbers)
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """The rows of a ``result.jsonl``, as far as they are whole."""
+    rows: list[dict[str, Any]] = []
+    if path.is_file():
+        with path.open(encoding="utf-8", errors="replace") as file:
+            for line in file:
+                try:
+                    row = json.loads(line)
+                except (ValueError, RecursionError):
+                    break  # the last line of a run that was killed while writing it
+                if not isinstance(row, dict):
+                    break
+                rows.append(row)
+    return rows
+
+
+def read_table(path: Path) -> list[dict[str, float]]:
+    """The rows of a CSV file of numbers; none where there is no file."""
+    try:
+        with io.StringIO(read_regular(path).decode("utf-8", "replace"), newline="") as file:
+            return [
+                {key: _number(value) for key, value in row.items() if key is not None}
+                for row in csv.DictReader(file)
+            ]
+    except (OSError, csv.Error):
+        return []
+
+
+def mean(values: Iterable[float]) -> float:
+    """The mean; NaN of nothing."""
+    listed = list(values)
+    return math.fsum(listed) / len(listed) if listed else math.nan
+
+
+def _open_keeping(path: Path, lines: int) -> TextIO:
+    """Open for appending after the first ``lines`` lines; the rest, of a lost future, is cut off."""
+    file = open(open_regular(path, os.O_RDWR | os.O_CREAT), "r+b")
+    for _ in range(lines):
+        file.readline()
+    file.truncate(file.tell())
+    return io.TextIOWrapper(file, encoding="utf-8", newline="")
+
+
+def _header(path: Path) -> list[str]:
+    """The columns of a table that a run has begun; none where it is damaged, or not there."""
+    try:
+        with open(open_regular(path), "rb") as file:
+            names = next(csv.reader([file.readline(_LONGEST_HEADER).decode()]), [])
+    except (OSError, ValueError, csv.Error):
+        return []
+    return names if set(COLUMNS[:2]) <= set(names) else []
+
+
+def _cell(value: Any) -> Any:
+    return "" if value is None or (isinstance(value, float) and math.isnan(value)) else value
+
+
+def _finite(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _number(text: Any) -> float:
+    try:
+        return float(text)
+    except (TypeError, ValueError):
+        return math.nan
+
+
+def finite(row: Mapping[str, Any], key: str) -> float | None:
+    """The number at ``key``, or None where there is no finite one."""
+    try:
+        value = float(row[key])
+    except (KeyError, TypeError, ValueError, OverflowError):
+        return None
+    return value if math.isfinite(value) else None

@@ -1,0 +1,1 @@
+"""The packaged science cases and Tetris."""

@@ -1,0 +1,1 @@
+"""The learning loop and what it keeps: counters, stops, metrics, checkpoints, rounds of learners."""

@@ -1,0 +1,201 @@
+"""What would make a run faster, and by how much at most.
+
+Only what this agent can do in this workflow is named, and never more than Amdahl's law allows: what a
+change leaves as it is takes as long as before.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from exarl.records.clock import BEGINNING, bound
+
+WORTHWHILE = 1.1
+"""Times as fast that a change must promise to be named."""
+_MOST_NAMED = 2
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What a run is made of, as far as advice depends on it."""
+
+    workflow: str = "sync"
+    learners: int = 1
+    actors: int = 1
+    ranks_per_actor: int = 1
+    alone: bool = True  # one process learns and acts in turns
+    envs_per_actor: int = 1
+    cores: int = 1  # of this machine
+    lags: bool = False  # whether actors go on while the learner learns
+    may_lag: bool = True  # whether the agent learns correctly then
+    many_learners: bool = False  # whether workflow and agent allow several
+    one_rank: bool = False
+    hosted: bool = False  # its processes are not MPI ranks
+    updates_per_step: float | None = None
+    epochs: int = 1
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a step costs, in any unit: acting (environment and inference) and learning.
+
+    Parts of acting are ``inference`` and ``uneven``, the waiting for slower environments; a part of
+    learning are the ``updates``.
+    """
+
+    acting: float
+    learning: float
+    inference: float = 0.0
+    updates: float = 0.0
+    uneven: float = 0.0
+
+    def time(self, actors: int, lags: bool) -> float:
+        """What a step takes with so many actors, who wait for the learner or do not."""
+        acting = self.acting / actors
+        return max(acting, self.learning) if lags else acting + self.learning
+
+
+@dataclass(frozen=True)
+class Option:
+    """A change, and how many times as fast the run can become by it."""
+
+    words: str
+    gain: float
+    elsewhere: bool = False  # whether it takes another machine than this one
+    price: str = ""
+
+    def __str__(self) -> str:
+        times = f"{self.gain:.1f}" if self.gain < 10 else f"{self.gain:,.0f}"
+        return f"{self.words}: at most {times} times as fast{self.price}"
+
+
+def bound_by(
+    situation: Situation, learner: Mapping[str, float], actors: Mapping[str, float]
+) -> str:
+    """What bounds a run, from the parts of time of its learner and its actors, and what to do."""
+    kind, what = bound(learner, actors, situation.actors > 1 and situation.workflow != "seed")
+    advice = "; or ".join(map(str, options(kind, work_of(situation, learner, actors), situation)))
+    if kind == "host":
+        gain = 1 / max(_steady(learner).get("device", 1.0), 0.01)
+        advice = str(Option("raise n_envs or block_steps", gain))
+    return f"{what}; {advice}" if advice else what
+
+
+def work_of(
+    situation: Situation, learner: Mapping[str, float], actors: Mapping[str, float]
+) -> Work:
+    """What a step costs, its whole time being 1, by where the time went."""
+    own = _steady(learner)
+    updates, waiting = own.get("learn", 0.0), own.get("wait", 0.0)
+    if situation.alone:
+        inference = own.get("inference", 0.0)
+        acting = own.get("env", 0.0) + inference + own.get("restart", 0.0)
+        return Work(acting, 1 - acting, inference, updates)
+    began = sum(learner.get(name, 0.0) for name in BEGINNING)
+    idle = max(0.0, actors.get("wait", 0.0) + actors.get("send", 0.0) - began) / (1 - began)
+    each = 1 - idle if situation.lags else waiting  # in turns the learner waits for all acting
+    uneven = 0.0 if situation.lags else max(0.0, idle + waiting - 1)
+    busy = sum(actors.get(name, 0.0) for name in ("env", "inference", "restart"))
+    inference = each * actors.get("inference", 0.0) / max(busy, 1e-9)
+    n = situation.actors
+    return Work(n * each, 1 - waiting, n * inference, updates, n * uneven)
+
+
+def options(kind: str, work: Work, situation: Situation) -> list[Option]:
+    """The changes worth naming for a run that is bound in this way, the most promising first."""
+    ways = {
+        "environment": (_overlap, _more_actors),
+        "uneven": (_overlap, _more_actors),
+        "inference": (_more_environments, _overlap, _more_actors),
+        "messages": (_more_environments,),
+        "learning": (_overlap, _more_learners, _fewer_updates),
+    }
+    found = [way(work, situation) for way in ways.get(kind, ())]
+    worth = [option for option in found if option is not None and option.gain >= WORTHWHILE]
+    return sorted(worth, key=lambda option: (option.elsewhere, -option.gain))[:_MOST_NAMED]
+
+
+def _gain(
+    work: Work, situation: Situation, *, then: Work | None = None, actors: int = 0, lags: bool
+) -> float:
+    before = work.time(situation.actors, situation.lags)
+    return before / max((then or work).time(actors or situation.actors, lags), 1e-9)
+
+
+def _overlap(work: Work, situation: Situation) -> Option | None:
+    """Acting and learning at the same time, where they take turns."""
+    turns = situation.alone or not situation.lags
+    if not turns or situation.one_rank or situation.hosted or not situation.may_lag:
+        return None
+    if situation.alone and situation.cores < 2:
+        return None
+    words = [] if situation.workflow in ("async", "rma") else ["--workflow async"]
+    words += [f"--procs {1 + situation.ranks_per_actor}"] if situation.alone else []
+    then = dataclasses.replace(work, acting=work.acting - work.uneven)
+    return Option(" ".join(words), _gain(work, situation, then=then, lags=True)) if words else None
+
+
+def _more_actors(work: Work, situation: Situation) -> Option | None:
+    """As many actors as this machine has cores for, but no more than the learner can follow."""
+    if situation.one_rank:
+        return None
+    lags = situation.lags
+    enough = math.ceil(work.acting / max(work.learning, 1e-9)) if lags else 10**9
+    room = (situation.cores - situation.learners) // situation.ranks_per_actor
+    actors = min(enough, room)
+    if actors <= situation.actors:
+        # On other machines there may be room; without any bound but the learner itself.
+        limit = work.time(situation.actors, lags) / max(work.learning, 1e-9)
+        flag = "--n_actors N" if situation.hosted else "--procs N"
+        words = f"more actors, {flag}, on more cores (this machine has {situation.cores})"
+        return Option(words, limit, elsewhere=True) if enough > situation.actors else None
+    flag = f"--n_actors {actors}"
+    if not situation.hosted:
+        flag = f"--procs {situation.learners + actors * situation.ranks_per_actor}"
+    return Option(flag, _gain(work, situation, actors=actors, lags=lags))
+
+
+def _more_environments(work: Work, situation: Situation) -> Option | None:
+    """Several environments share a call of the policy; at best a call takes as long as before."""
+    if situation.one_rank:
+        return None
+    then = dataclasses.replace(work, acting=work.acting - 0.75 * work.inference)
+    words = f"--envs_per_actor {4 * situation.envs_per_actor}"
+    return Option(words, _gain(work, situation, then=then, lags=situation.lags))
+
+
+def _more_learners(work: Work, situation: Situation) -> Option | None:
+    count = situation.learners + 1
+    if situation.alone or not situation.many_learners or not situation.lags:
+        return None
+    if count > situation.cores and not situation.hosted:
+        return None
+    then = dataclasses.replace(work, learning=work.learning * situation.learners / count)
+    words = f"--learner_procs {count}"
+    if not situation.hosted:
+        words += f" --procs {count + situation.actors * situation.ranks_per_actor}"
+    return Option(words, _gain(work, situation, then=then, lags=True))
+
+
+def _fewer_updates(work: Work, situation: Situation) -> Option | None:
+    """Half the updates for each step."""
+    if situation.updates_per_step:
+        words, left = f"--updates_per_step {situation.updates_per_step / 2:g}", 0.5
+    elif situation.epochs > 1:
+        words = f"--epochs {situation.epochs // 2}"
+        left = (situation.epochs // 2) / situation.epochs
+    else:
+        return None
+    then = dataclasses.replace(work, learning=work.learning - (1 - left) * work.updates)
+    gain = _gain(work, situation, then=then, lags=situation.lags)
+    return Option(words, gain, price=", but it learns less from each step")
+
+
+def _steady(learner: Mapping[str, float]) -> dict[str, float]:
+    """A learner's parts of the time once it had begun."""
+    began = sum(learner.get(name, 0.0) for name in BEGINNING)
+    left = max(1 - began, 1e-9)
+    return {name: part / left for name, part in learner.items() if name not in BEGINNING}
