@@ -118,7 +118,7 @@ class Registry:
         return f"unknown {self.kind} '{id}'{hint}"
 
 
-def comes_from(module: str, entry: Any) -> bool:
+def comes_from(module: str, entry: object) -> bool:
     """Whether an entry point, a function or "module:name", belongs to ``module`` or is in it."""
     home = entry.partition(":")[0] if isinstance(entry, str) else getattr(entry, "__module__", "")
     return f"{home}.".startswith(f"{module}.")

@@ -284,7 +284,10 @@ class Learned(Acts):
         arrays = {"weights": self.get_weights(), **compiled.to_arrays(self._learned, "learned")}
         for name, moments in (("seen", self._seen), ("returns", self._returns)):
             arrays[f"{name}/count"] = np.array(moments.count)
-            arrays |= {f"{name}/mean": moments.mean, f"{name}/squares": moments.squares}
+            arrays |= {
+                f"{name}/mean": np.asarray(moments.mean),
+                f"{name}/squares": np.asarray(moments.squares),
+            }
         return arrays, {"steps": self._steps, "rng": json_state(self._rng)}
 
     def restore(self, arrays: Arrays, numbers: dict[str, Any]) -> None:

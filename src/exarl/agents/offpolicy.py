@@ -210,7 +210,8 @@ class OffPolicy(Learned):
             "discount": discounts,
             "next_observation": following,
         }
-        return {name: array.reshape(-1, *array.shape[2:]) for name, array in arrays.items()}
+        rows: dict[str, Any] = {n: a.reshape(-1, *a.shape[2:]) for n, a in arrays.items()}
+        return rows
 
     @property
     def copies(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -144,7 +144,7 @@ def evaluate(policy: Policy, observations: np.ndarray) -> np.ndarray:
     return x
 
 
-def _apply(layer: Layer, x: np.ndarray) -> Any:
+def _apply(layer: Layer, x: np.ndarray) -> np.ndarray:
     match layer:
         case Affine():
             return x @ layer.weight + layer.bias
@@ -171,11 +171,11 @@ def _apply(layer: Layer, x: np.ndarray) -> Any:
             return np.clip(moved, layer.low, layer.high)
 
 
-def _sigmoid(x: np.ndarray) -> Any:
+def _sigmoid(x: np.ndarray) -> np.ndarray:
     return 0.5 * (1 + np.tanh(0.5 * x))  # without overflow
 
 
-def _convolve(layer: Convolution, x: np.ndarray) -> Any:
+def _convolve(layer: Convolution, x: np.ndarray) -> np.ndarray:
     pictures = x.reshape(len(x), layer.height, layer.width, -1)
     windows = np.lib.stride_tricks.sliding_window_view(pictures, layer.weight.shape[:2], (1, 2))
     windows = windows[:, :: layer.stride, :: layer.stride]  # [N, rows, columns, in, kh, kw]

@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from exarl.types import Array, Namespace
+
 LEARNER, EXPLORATION, EPISODE, EVALUATION, RESTART, IDENTITY = range(6)
-"""First word of a spawn key: which kind of stream follows from the run's seed."""
+"""The first number of a spawn key: the kind of stream."""
 
 
 def generator(seed: int, *key: int) -> np.random.Generator:
-    """The stream named ``key`` of a run's seed; streams of different names are independent."""
+    """The random stream that belongs to ``key``; streams of different keys are independent."""
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=key)))
 
 
@@ -25,8 +27,8 @@ def episode_seed(seed: int, env_id: int, episode: int, kind: int = EPISODE) -> i
 class Streams:
     """One uniform random stream for each of B environments, drawn in chunks.
 
-    What environment i sees depends on the seed, i and how much was drawn, never on which rank holds
-    it or beside which others. ``position`` is the whole state.
+    What environment i sees depends on the seed, on i and on how much was drawn; not on its rank or on
+    the other environments there. ``position`` is the whole state.
     """
 
     _CHUNK = 512
@@ -43,17 +45,17 @@ class Streams:
         return len(self._generators)
 
     def apart(self, slot: int, episode: int) -> Streams:
-        """A stream for an action out of turn in this episode; these streams stay where they are."""
+        """A stream for the repeated step of this episode; these streams do not advance."""
         key = episode_seed(self._seed, self._env_ids[slot], episode, RESTART)
         return Streams(key, [self._env_ids[slot]])
 
     @property
     def position(self) -> int:
-        """How many numbers each stream has handed out."""
+        """How many numbers each stream has given."""
         return self._drawn - self._chunk.shape[1] + self._next
 
     def seek(self, position: int) -> None:
-        """Continue as if ``position`` numbers had been handed out."""
+        """Continue as if ``position`` numbers had been given."""
         for g, origin in zip(self._generators, self._origins, strict=True):
             g.bit_generator.state = origin
             g.bit_generator.advance(position)  # type: ignore[attr-defined]
@@ -79,7 +81,7 @@ class Streams:
 
 
 class Together(Streams):
-    """The streams of several groups of environments as one, in their order; they move on with it."""
+    """The streams of several groups of environments, in their order; drawing advances all of them."""
 
     def __init__(self, parts: Sequence[Streams]) -> None:
         self._parts = parts
@@ -92,26 +94,33 @@ class Together(Streams):
 
 
 def epsilon_at(
-    steps: Any, start: float, end: float, decay: float, linear_steps: int, xp: Any = np
-) -> Any:
+    steps: int | Array,
+    start: float,
+    end: float,
+    decay: float,
+    linear_steps: int,
+    xp: Namespace = np,
+) -> Array:
     """Exploration after ``steps``: linear over ``linear_steps`` where given, else geometric."""
     if linear_steps:
         return start + (end - start) * xp.minimum(1.0, steps / linear_steps)
     return xp.maximum(xp.minimum(start, end), start * decay**steps)
 
 
-def epsilon_greedy(xp: Any, q_values: Any, epsilon: Any, uniform: Any) -> Any:
+def epsilon_greedy(xp: Namespace, q_values: Array, epsilon: float | Array, uniform: Array) -> Array:
     """Greedy actions [B] of ``q_values`` [B, A], random where ``uniform[:, 0] < epsilon``."""
     greedy = q_values.argmax(-1)
     explore = uniform[:, 0] < epsilon
-    # far cheaper than any() on a few environments
-    if xp is np and True not in explore.tobytes():
+    # much cheaper than any() on a few environments
+    if isinstance(explore, np.ndarray) and True not in explore.tobytes():
         return greedy
     return xp.where(explore, (uniform[:, 1] * q_values.shape[-1]).astype(greedy.dtype), greedy)
 
 
-def either(xp: Any, condition: Any, yes: Callable[[], Any], no: Callable[[], Any]) -> Any:
-    """One of two results by a single condition; NumPy computes no more than that one."""
+def either(
+    xp: Namespace, condition: bool | Array, yes: Callable[[], Array], no: Callable[[], Array]
+) -> Array:
+    """One of two results, chosen by a single condition; NumPy computes only that one."""
     if xp is np:
         return yes() if condition else no()
     return xp.where(condition, yes(), no())

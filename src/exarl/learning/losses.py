@@ -2,38 +2,40 @@
 
 from __future__ import annotations
 
-from typing import Any
+from exarl.types import Array, Namespace
 
 
-def select(xp: Any, values: Any, actions: Any) -> Any:
-    """``values[i, actions[i]]`` -> [N], as a masked sum, whose gradient needs no scatter."""
+def select(xp: Namespace, values: Array, actions: Array) -> Array:
+    """``values[i, actions[i]]`` -> [N], as a masked sum: its gradient needs no scatter."""
     chosen = xp.arange(values.shape[-1]) == actions[..., None]  # [N, A]
     return xp.where(chosen, values, 0).sum(-1)
 
 
-def q_targets(xp: Any, r_t: Any, discount_t: Any, q_t_value: Any, q_t_selector: Any) -> Any:
-    """Bellman targets [N]: the value net rates the action that the selector net likes best.
+def q_targets(
+    xp: Namespace, r_t: Array, discount_t: Array, q_t_value: Array, q_t_selector: Array
+) -> Array:
+    """Bellman targets [N]: the selector's best action, rated by the value network.
 
-    With one net for both this is Q-learning (Mnih et al. 2015); with the online net selecting and
-    the target net rating it is double Q-learning (van Hasselt et al. 2016, arXiv 1509.06461).
+    With one network for both this is Q-learning (Mnih et al. 2015); with the online network selecting
+    and the target network rating it is double Q-learning (van Hasselt et al. 2016, arXiv 1509.06461).
     """
     best = q_t_selector.argmax(-1)
     return r_t + discount_t * select(xp, q_t_value, best)
 
 
-def dueling(xp: Any, outputs: Any) -> Any:
+def dueling(xp: Namespace, outputs: Array) -> Array:
     """Action values [N, A] from a value and A advantages [N, 1 + A] (arXiv 1511.06581)."""
     value, advantages = outputs[..., :1], outputs[..., 1:]
     return value + advantages - advantages.mean(-1, keepdims=True)
 
 
-def huber(xp: Any, errors: Any, delta: float = 1.0) -> Any:
+def huber(xp: Namespace, errors: Array, delta: float = 1.0) -> Array:
     """Quadratic up to ``delta``, linear beyond."""
     size = xp.abs(errors)
     inside = xp.minimum(size, delta)
     return 0.5 * inside**2 + delta * (size - inside)
 
 
-def squared(xp: Any, errors: Any) -> Any:
+def squared(xp: Namespace, errors: Array) -> Array:
     """Half the square."""
     return 0.5 * errors**2

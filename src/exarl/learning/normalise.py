@@ -1,23 +1,24 @@
-"""Running statistics: what observations and returns look like so far."""
+"""Running statistics of observations and returns."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from exarl.types import Array, Namespace
+
 CLIP = 10.0
-"""A normalised observation is cut off at so many standard deviations."""
+"""Normalised observations are clipped to this many standard deviations."""
 
 
 @dataclass(frozen=True)
 class Moments:
     """Count, mean and sum of squared deviations of everything seen (float64; on a device, float32)."""
 
-    count: Any
-    mean: np.ndarray
-    squares: np.ndarray
+    count: float | Array
+    mean: Array
+    squares: Array
 
     @classmethod
     def none(cls, shape: tuple[int, ...]) -> Moments:
@@ -25,27 +26,26 @@ class Moments:
 
     @property
     def std(self) -> np.ndarray:
-        """The standard deviation; 1 as long as nothing varies."""
-        found: np.ndarray = deviation(np, self)
-        return found
+        """The standard deviation; 1 where nothing varies."""
+        return np.asarray(deviation(np, self))
 
 
-def deviation(xp: Any, moments: Moments) -> Any:
-    """The standard deviation of what was seen; 1 as long as nothing varies."""
+def deviation(xp: Namespace, moments: Moments) -> Array:
+    """The standard deviation so far; 1 where nothing varies."""
     found = xp.sqrt(moments.squares / xp.maximum(moments.count, 1.0))
     return xp.where(found > 1e-6, found, 1.0)
 
 
-def sums_around(moments: Moments, rows: Any, xp: Any = np) -> Any:
-    """What ``rows`` [N, ...] add, as one vector that can be summed over learners: their number, and
-    sums and squares of their deviations from the mean so far."""
+def sums_around(moments: Moments, rows: Array, xp: Namespace = np) -> Array:
+    """The contribution of ``rows`` [N, ...] as one vector, which can be summed over learners: their
+    number, and the sums of their deviations from the present mean and of the squares of these."""
     deviations = rows.reshape(len(rows), moments.mean.size) - moments.mean.ravel()
     parts = [xp.asarray([len(rows)]), deviations.sum(0), (deviations**2).sum(0)]
     return xp.concatenate(parts)
 
 
-def with_sums(moments: Moments, sums: Any, xp: Any = np) -> Moments:
-    """The moments after rows that gave these ``sums_around`` them."""
+def with_sums(moments: Moments, sums: Array, xp: Namespace = np) -> Moments:
+    """The moments after rows whose ``sums_around`` these moments are given."""
     count = moments.count + sums[0]
     first, second = xp.reshape(sums[1:], (2, *moments.mean.shape))
     rows = xp.maximum(count, 1.0)
@@ -53,6 +53,6 @@ def with_sums(moments: Moments, sums: Any, xp: Any = np) -> Moments:
     return Moments(count, moments.mean + first / rows, xp.maximum(squares, 0.0))
 
 
-def normalised(xp: Any, observations: Any, mean: Any, std: Any) -> Any:
-    """Deviations from the mean in units of the standard deviation, cut off at ``CLIP``."""
+def normalised(xp: Namespace, observations: Array, mean: Array, std: Array) -> Array:
+    """Deviations from the mean in units of the standard deviation, clipped to ``CLIP``."""
     return xp.clip((observations - mean) / std, -CLIP, CLIP)

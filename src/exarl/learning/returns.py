@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from exarl.types import Array, Namespace
 
 
 def n_step_returns(
-    xp: Any, rewards: Any, terminated: Any, truncated: Any, gamma: float, n: int
-) -> tuple[Any, Any, Any]:
+    xp: Namespace, rewards: Array, terminated: Array, truncated: Array, gamma: float, n: int
+) -> tuple[Array, Array, Array]:
     """Discounted rewards of up to ``n`` steps, the discount of what follows, and the last step.
 
     The window of step t ends after n steps, at the end of its episode or at the end of the block,
-    whichever comes first; ``last[t]`` is its last step, whose next observation bootstraps the value:
+    whichever comes first. ``last[t]`` is its last step, whose next observation bootstraps the value:
     ``target = returns + discounts * value(next_observation[last])``. A terminated window has
     discount 0, a truncated one does not.
     """
@@ -32,11 +32,11 @@ def n_step_returns(
     return returns, xp.where(finished, 0, discounts).astype(rewards.dtype), last
 
 
-def backward_sum(xp: Any, values: Any, factors: Any) -> Any:
+def backward_sum(xp: Namespace, values: Array, factors: Array) -> Array:
     """``sums[t] = values[t] + factors[t] * sums[t + 1]``, zero beyond the end, for [T, ...].
 
-    By doubling: after k rounds each sum reaches 2^k steps ahead, so that a few whole-array
-    operations do what a loop over time would.
+    By doubling: after k rounds each sum reaches 2^k steps ahead, so a few whole-array operations
+    replace a loop over time.
     """
     length, reach = len(values), 1
     while reach < length:
@@ -48,17 +48,17 @@ def backward_sum(xp: Any, values: Any, factors: Any) -> Any:
 
 
 def vtrace(
-    xp: Any,
-    v_tm1: Any,
-    v_t: Any,
-    r_t: Any,
-    discount_t: Any,
-    ended: Any,
-    rho: Any,
+    xp: Namespace,
+    v_tm1: Array,
+    v_t: Array,
+    r_t: Array,
+    discount_t: Array,
+    ended: Array,
+    rho: Array,
     lambda_: float = 1.0,
     clip_rho: float = 1.0,
     clip_c: float = 1.0,
-) -> tuple[Any, Any]:
+) -> tuple[Array, Array]:
     """Value targets and policy-gradient advantages [T, B] (Espeholt et al. 2018, arXiv 1802.01561).
 
     ``v_t`` is the value of where a step truly led, ``discount_t`` is 0 where it terminated, ``ended``

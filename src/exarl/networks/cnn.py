@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from exarl.errors import ConfigError
 from exarl.export.policy import Activation, Convolution, Layer, Scale
 from exarl.networks.layers import ACTIVATIONS, FeedForward, uniform
 from exarl.networks.mlp import MLP, MLPConfig
-from exarl.types import Arrays, ArraySpec
+from exarl.types import Array, Arrays, ArraySpec, Namespace, Params
 
 SMALL = (((16, 32), (4, 3), (2, 1)), ((16, 32), (3, 3), (1, 1)), ((32,), (1,), (1,)))
 """Filters, kernels and strides to recommend when an image is too small, largest first."""
@@ -41,7 +41,7 @@ class CNN(FeedForward):
 
     Images are [H, W], [H, W, C] or [C, H, W] (the shortest axis holds the channels, the last of
     equals), or a stack [F, ...] of such, whose frames become channels. Bytes are divided by 255.
-    ``extra`` more numbers may join the features that the convolutions find, such as an action.
+    ``extra`` is the number of inputs that join the features of the convolutions, such as an action.
     """
 
     Config = CNNConfig
@@ -56,7 +56,7 @@ class CNN(FeedForward):
         cfg = self.config
         if not len(cfg.filters) == len(cfg.kernels) == len(cfg.strides):
             raise ConfigError(
-                "filters, kernels and strides need one number a layer, not"
+                "filters, kernels and strides need one number per layer, not"
                 f" {len(cfg.filters)}, {len(cfg.kernels)} and {len(cfg.strides)}"
             )
         height, width, _ = self._image
@@ -80,7 +80,9 @@ class CNN(FeedForward):
             channels = filters
         return params | self._head.init(rng)
 
-    def apply(self, xp: Any, params: Any, observations: Any, extra: Any = None) -> Any:
+    def apply(
+        self, xp: Namespace, params: Params, observations: Array, extra: Array | None = None
+    ) -> Array:
         activation = ACTIVATIONS[self.config.activation]
         x = observations.transpose(0, *(axis + 1 for axis in self._axes))
         x = x.astype(params["0/w"].dtype)
@@ -91,7 +93,7 @@ class CNN(FeedForward):
             x = activation(xp, convolve(xp, x, params[f"conv{n}/w"], stride) + params[f"conv{n}/b"])
         return self._head.apply(xp, params, x, extra)
 
-    def exported(self, params: Any) -> tuple[Layer, ...]:
+    def exported(self, params: Arrays) -> tuple[Layer, ...]:
         """What ``apply`` does, as layers for other programs; ValueError unless channels come last."""
         if self._axes != tuple(range(len(self._axes))):
             raise ValueError("only images with the channels last can be exported")
@@ -134,13 +136,13 @@ class CNN(FeedForward):
         return MLP(MLPConfig(cfg.hidden, cfg.activation), features, self.outputs, self.extra)
 
 
-def convolve(xp: Any, x: Any, w: Any, stride: int) -> Any:
+def convolve(xp: Namespace, x: Array, w: Array, stride: int) -> Array:
     """[N, H, W, C] with kernels [k, k, C, filters] -> [N, H', W', filters], without padding."""
     count, height, width, channels = x.shape
     kernel, filters = w.shape[0], w.shape[-1]
     rows, columns = (height - kernel) // stride + 1, (width - kernel) // stride + 1
     # Where the stride divides the kernel, stride x stride pixels first become the channels of one
-    # cell. That leaves fewer and longer pieces to copy: half the time for the usual first layer.
+    # cell: fewer and longer pieces to copy, half the time for the usual first layer.
     fold = stride if kernel % stride == 0 else 1
     step, side = stride // fold, kernel // fold
     high, wide = (rows - 1) * step + side, (columns - 1) * step + side
@@ -158,7 +160,7 @@ def convolve(xp: Any, x: Any, w: Any, stride: int) -> Any:
 
 
 def _length(side: int, kernels: Sequence[int], strides: Sequence[int]) -> int:
-    """What the layers leave of a side of an image; below 1 when they do not fit."""
+    """The side of an image after the layers; below 1 when they do not fit."""
     for kernel, stride in zip(kernels, strides, strict=True):
         side = (side - kernel) // stride + 1
     return side

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from exarl.config import param
 from exarl.export.policy import Activation, Affine, Layer, Lstm
 from exarl.networks.layers import ACTIVATIONS, flat, sigmoid, uniform
-from exarl.types import Arrays, ArraySpec
+from exarl.types import Array, Arrays, ArraySpec, Namespace, Params
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class LSTMConfig:
 class LSTM:
     """Dense layers over flattened observations, one memory cell, and a linear layer of ``outputs``.
 
-    ``extra`` more numbers may stand beside each observation, such as the action a critic rates.
+    ``extra`` is the number of further inputs per observation, such as the action that a critic rates.
     An episode begins with a memory of zeros.
     """
 
@@ -45,7 +45,7 @@ class LSTM:
 
     @property
     def memory(self) -> Mapping[str, ArraySpec]:
-        """What the cell shows (h) and what it keeps (c)."""
+        """The cell's output (h) and its state (c)."""
         return {name: ArraySpec((self.config.units,), "float32") for name in ("h", "c")}
 
     def init(self, rng: np.random.Generator) -> Arrays:
@@ -62,8 +62,13 @@ class LSTM:
         return params
 
     def step(
-        self, xp: Any, params: Any, observations: Any, memory: Any, extra: Any = None
-    ) -> tuple[Any, dict[str, Any]]:
+        self,
+        xp: Namespace,
+        params: Params,
+        observations: Array,
+        memory: Params,
+        extra: Array | None = None,
+    ) -> tuple[Array, dict[str, Array]]:
         """[N, *observation] (and [N, extra]), memory [N, units] -> [N, outputs], next memory."""
         activation = ACTIVATIONS[self.config.activation]
         x = flat(xp, observations, extra, params["out/w"].dtype)
@@ -71,15 +76,17 @@ class LSTM:
             x = activation(xp, x @ params[w] + params[b])
         x = xp.concatenate([x, memory["h"]], axis=1) @ params["cell/w"] + params["cell/b"]
         i, f, g, o = self._gates
-        gates = sigmoid(xp, x)  # of g too, which is not used: fewer calls are faster in NumPy
+        gates = sigmoid(xp, x)  # also of g, unused there: fewer calls are faster in NumPy
         c = gates[:, f] * memory["c"] + gates[:, i] * xp.tanh(x[:, g])
         h = gates[:, o] * xp.tanh(c)
         return h @ params["out/w"] + params["out/b"], {"h": h, "c": c}
 
-    def apply(self, xp: Any, params: Any, observations: Any, extra: Any = None) -> Any:
+    def apply(
+        self, xp: Namespace, params: Params, observations: Array, extra: Array | None = None
+    ) -> Array:
         raise TypeError("LSTM has a memory: an agent must use step(), not apply()")
 
-    def exported(self, params: Any) -> tuple[Layer, ...]:
+    def exported(self, params: Arrays) -> tuple[Layer, ...]:
         """What ``step`` does, as layers for other programs."""
         active = Activation(self.config.activation)
         dense = [layer for w, b in self._dense for layer in (Affine(params[w], params[b]), active)]
@@ -92,6 +99,6 @@ class LSTM:
 
     @cached_property
     def _gates(self) -> list[slice]:
-        """Where the input, forget, candidate and output gates stand."""
+        """The columns of the input, forget, candidate and output gates."""
         units = self.config.units
         return [slice(k * units, (k + 1) * units) for k in range(4)]

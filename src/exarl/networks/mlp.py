@@ -6,14 +6,21 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from exarl.config import param
 from exarl.export.policy import Activation, Affine, Layer
-from exarl.networks.layers import ACTIVATIONS, FeedForward, flat, orthogonal, uniform
-from exarl.types import Arrays, ArraySpec
+from exarl.networks.layers import (
+    ACTIVATIONS,
+    ActivationFunction,
+    FeedForward,
+    flat,
+    orthogonal,
+    uniform,
+)
+from exarl.types import Array, Arrays, ArraySpec, Namespace, Params
 
 
 @dataclass(frozen=True)
@@ -32,7 +39,7 @@ class MLPConfig:
 class MLP(FeedForward):
     """Dense layers over flattened observations; the last one is linear with ``outputs`` units.
 
-    ``extra`` more numbers may stand beside each observation, such as the action a critic rates.
+    ``extra`` is the number of further inputs per observation, such as the action that a critic rates.
     """
 
     Config = MLPConfig
@@ -56,14 +63,16 @@ class MLP(FeedForward):
             )
         return params
 
-    def apply(self, xp: Any, params: Any, observations: Any, extra: Any = None) -> Any:
+    def apply(
+        self, xp: Namespace, params: Params, observations: Array, extra: Array | None = None
+    ) -> Array:
         activation, hidden, (w_out, b_out) = self._layers
         x = flat(xp, observations, extra, params[w_out].dtype)
         for w, b in hidden:
             x = activation(xp, x @ params[w] + params[b])
         return x @ params[w_out] + params[b_out]
 
-    def exported(self, params: Any) -> tuple[Layer, ...]:
+    def exported(self, params: Arrays) -> tuple[Layer, ...]:
         """What ``apply`` does, as layers for other programs."""
         _, hidden, (w_out, b_out) = self._layers
         active = Activation(self.config.activation)
@@ -71,7 +80,7 @@ class MLP(FeedForward):
         return (*layers, Affine(params[w_out], params[b_out]))
 
     @cached_property
-    def _layers(self) -> tuple[Any, list[tuple[str, str]], tuple[str, str]]:
+    def _layers(self) -> tuple[ActivationFunction, list[tuple[str, str]], tuple[str, str]]:
         """The activation, the names of the hidden layers' parameters, and of the last one's."""
         *hidden, last = [(f"{n}/w", f"{n}/b") for n in range(len(self.config.hidden) + 1)]
         return ACTIVATIONS[self.config.activation], hidden, last

@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from exarl.types import Arrays
+from exarl.types import Arrays, Params
 
 
 @dataclass(frozen=True)
 class ParamLayout:
-    """Where each named array stands in the flat vector; order is that of the names given."""
+    """The place of each named array in the flat vector, in the order of the names given."""
 
     shapes: tuple[tuple[str, tuple[int, ...]], ...]
 
     @classmethod
-    def of(cls, params: Mapping[str, Any]) -> ParamLayout:
+    def of(cls, params: Params) -> ParamLayout:
         return cls(tuple((name, tuple(np.shape(array))) for name, array in params.items()))
 
     @property
     def size(self) -> int:
         return sum(math.prod(shape) for _, shape in self.shapes)
 
-    def pack(self, params: Mapping[str, Any]) -> np.ndarray:
+    def pack(self, params: Params) -> np.ndarray:
         """All arrays as one new float32 vector."""
         flat = np.empty(self.size, np.float32)
         for name, view in self.unpack(flat).items():

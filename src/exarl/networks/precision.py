@@ -1,59 +1,77 @@
-"""Networks that compute with fewer bits where they are compiled."""
+"""Networks that compute in bfloat16 where they are compiled."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
+from exarl.networks.network import Network
+from exarl.types import Array, Namespace, Params
 
 
 class Reduced:
     """A network whose compiled passes, forward and backward, are made in bfloat16.
 
-    Parameters, observations and memory are rounded at its door and its outputs widened again, so
-    that gradients arrive in float32. In NumPy, where policies act, it is the network itself. One
-    that widens its inputs on its own is right all the same, and no faster.
+    Parameters, observations and memory are rounded on the way in and outputs widened on the way out,
+    so gradients arrive in float32. In NumPy, where policies act, it is the network itself. A network
+    that converts its inputs to float32 itself gives correct results, but is not faster.
     """
 
-    def __init__(self, network: Any) -> None:
+    def __init__(self, network: Network) -> None:
         self._network = network
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._network, name)
 
-    def apply(self, xp: Any, params: Any, observations: Any, extra: Any = None) -> Any:
-        inputs = _inputs(observations, extra)
+    def apply(
+        self, xp: Namespace, params: Params, observations: Array, extra: Array | None = None
+    ) -> Array:
+        more = _given(extra)
         if xp is np:
-            return self._network.apply(np, params, *inputs)
-        inputs = [narrow(xp, array) for array in inputs]
+            return self._network.apply(np, params, observations, *more)
+        inputs = [narrow(xp, array) for array in (observations, *more)]
         return self._network.apply(xp, _each(narrow, xp, params), *inputs).astype(xp.float32)
 
     def step(
-        self, xp: Any, params: Any, observations: Any, memory: Any, extra: Any = None
-    ) -> tuple[Any, Any]:
-        inputs = _inputs(observations, memory, extra)
+        self,
+        xp: Namespace,
+        params: Params,
+        observations: Array,
+        memory: Params,
+        extra: Array | None = None,
+    ) -> tuple[Array, Params]:
+        more = _given(extra)
         if xp is np:
-            stepped: tuple[Any, Any] = self._network.step(np, params, *inputs)
-            return stepped
-        seen, memory, *more = inputs
-        inputs = [narrow(xp, seen), _each(narrow, xp, memory), *(narrow(xp, a) for a in more)]
-        outputs, after = self._network.step(xp, _each(narrow, xp, params), *inputs)
-        return outputs.astype(xp.float32), _each(widened, xp, after)
+            return self._network.step(np, params, observations, memory, *more)
+        narrowed = [narrow(xp, array) for array in more]
+        outputs, after = self._network.step(
+            xp,
+            _each(narrow, xp, params),
+            narrow(xp, observations),
+            _each(narrow, xp, memory),
+            *narrowed,
+        )
+        return outputs.astype(xp.float32), _each(widen, xp, after)
 
 
-def narrow(xp: Any, array: Any) -> Any:
-    """Floating-point numbers as bfloat16; bytes and integers as they are."""
+def narrow(xp: Namespace, array: Array) -> Array:
+    """Floating-point numbers as bfloat16; bytes and integers unchanged."""
     return array.astype(xp.bfloat16) if xp.issubdtype(array.dtype, xp.floating) else array
 
 
-def widened(xp: Any, array: Any) -> Any:
+def widen(xp: Namespace, array: Array) -> Array:
+    """The numbers as float32."""
     return array.astype(xp.float32)
 
 
-def _inputs(*given: Any) -> list[Any]:
-    """Without the extra inputs where there are none: a user's own network need not know of them."""
-    return list(given if given[-1] is not None else given[:-1])
+def _given(extra: Array | None) -> tuple[Array, ...]:
+    """The extra inputs, if there are any: a user's own network need not take them."""
+    return () if extra is None else (extra,)
 
 
-def _each(change: Any, xp: Any, arrays: Any) -> dict[str, Any]:
+def _each(
+    change: Callable[[Namespace, Array], Array], xp: Namespace, arrays: Params
+) -> dict[str, Array]:
     return {name: change(xp, array) for name, array in arrays.items()}
