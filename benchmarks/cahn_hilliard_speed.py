@@ -170,7 +170,7 @@ def environment_table(repeat: int) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--time", type=float, default=0.004, help="physical time to reach")
-    parser.add_argument("--repeat", type=int, default=3, help="the fastest of so many runs counts")
+    parser.add_argument("--repeat", type=int, default=3, help="runs; the fastest counts")
     given = parser.parse_args()
     compare(given.time, given.repeat)
     steps_table(given.repeat)

@@ -2,7 +2,7 @@
 
     python benchmarks/elastic_kill.py [--actors 8] [--every 5] [--seconds 60] [--step 0.01]
 
-Trains DQN on an environment that sleeps, with one actor killed by SIGKILL every so many seconds. Every
+Trains DQN on an environment that sleeps, with one actor killed by SIGKILL every few seconds. Every
 observation carries a stamp that is given out once in the world, and the replay holds the whole run:
 after the run the stamps in the last checkpoint are counted, so a block trained twice would show.
 Prints the restarts counted by the run and the kills made, and steps/s beside those without kills.

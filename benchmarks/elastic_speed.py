@@ -2,8 +2,8 @@
 
     python benchmarks/elastic_speed.py [--actors 4 16] [--seconds 20] [--rllib PYTHON]
 
-Both run on a Ray cluster of their own on this machine. Told for each: seconds from the start of the
-process to the end of the first training, steps a second in the steady state, and the efficiency:
+Both run on a Ray cluster of their own on this machine. Printed for each: seconds from the start of the
+process to the end of the first training, steps per second in the steady state, and the efficiency:
 steps/s x 0.010 / actors, where 1 is what the environments could do. ``--rllib`` is a Python with
 ray[rllib] and torch; without it only EXARL is run. ``async`` under MPI is measured beside them.
 """

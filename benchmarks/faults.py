@@ -5,7 +5,8 @@
 ExaFaulty-v0 in processes of their own, DQN, workflow async. Checked: the run finishes; what it
 counted, by environment and kind, is what the environments wrote into their folders; no NaN is in the
 replay memory and no transition is there twice. Throughput is compared after taking out the actors'
-time for restarts and for waiting until a hanging step is given up; the goal is 80% of the clean run's.
+time for restarts and for waiting until a hanging step is given up; less than 80% of the clean
+run's is a failure.
 """
 
 from __future__ import annotations
@@ -96,14 +97,14 @@ def show(name: str, summary: dict[str, Any]) -> None:
 
 
 def useful_rate(summary: dict[str, Any], options: argparse.Namespace) -> float:
-    """Steps a second of the actors' time, without restarts and hung steps."""
+    """Steps per second of the actors' time, without restarts and hung steps."""
     hung = summary["env_failures"]["timeout"] * options.step_timeout / options.actors
     restarting = summary["time_split"]["actors"]["restart"] * summary["wall_s"]
     return float(summary["timesteps_total"] / (summary["wall_s"] - restarting - hung))
 
 
 def check(run: Path, summary: dict[str, Any]) -> bool:
-    """Whether the books of run and environments agree, and the replay is clean."""
+    """Whether the counts of run and environments agree, and the replay is clean."""
     books = {
         str(int(book.parent.name)): Counter(KIND_OF[way] for way in book.read_text().split())
         for book in (run / "envs").glob("*/failures.txt")

@@ -111,7 +111,8 @@ def population(options: argparse.Namespace) -> None:
 def cahn_hilliard(options: argparse.Namespace) -> None:
     from exarl.agents.compiled import jax
     from exarl.envs.device import DeviceEnvs
-    from exarl.run.components import build_episode, configure
+    from exarl.run.build import build_episode
+    from exarl.run.configure import configure
 
     device = jax.devices()[0]
     print(f"{device.device_kind}\n")

@@ -3,8 +3,8 @@
     python benchmarks/isolation.py [--steps 5000] [--rounds 9]
 
 ExaLatency-v0 of 0 seconds with observations of several sizes, stepped in this process and in one of its
-own, in turns. The figures are the median over the steps of a round, in the quietest round (the goal is
-less than 60 us more), and the difference of the means.
+own, in turns. The figures are the median over the steps of a round, in the quietest round, and the
+difference of the means.
 """
 
 from __future__ import annotations

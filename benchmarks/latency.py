@@ -1,8 +1,8 @@
-"""How much of a slow environment's time is kept when N of them run at once.
+"""Efficiency of N slow environments at once.
 
     python benchmarks/latency.py [--actors 16 64] [--workflows async rma] [--seconds 20]
 
-ExaLatency-v0 sleeps 10 ms a step (fixed, or exponential of the same mean). Efficiency is
+ExaLatency-v0 sleeps 10 ms per step (fixed, or exponential of the same mean). Efficiency is
 steps/s x 0.010 / N over the steady part of the run, training included. Also printed: memory of all
 ranks together (PSS) and the time from the start of the job to the first trained block.
 """

@@ -13,7 +13,7 @@ from exarl import agents
 from exarl.agents.base import ExaAgent, MakeNetwork, Team
 from exarl.config import param
 from exarl.learning.exploration import LEARNER, Streams, epsilon_greedy, generator
-from exarl.types import Arrays, Block, EnvSpec
+from exarl.types import Arrays, Block, EnvSpec, Metrics
 
 
 @dataclass(frozen=True)
@@ -50,11 +50,20 @@ class Plain(ExaAgent):
     def set_weights(self, weights: np.ndarray) -> None:
         self._table = np.array(weights, np.float32).reshape(self._table.shape)
 
-    def set_learner(self, team: Team | None = None) -> None:
+    _team: Team | None = None
+
+    def join_team(self, team: Team) -> None:
         self._team = team
 
-    def train(self, block: Block | None, steps: int | None = None) -> dict[str, float]:
-        slope, loss = np.zeros_like(self._table), {}
+    def set_learner(self) -> None:
+        pass
+
+    def train(self, block: Block) -> Metrics:
+        return self.train_in_team(block, block.steps)
+
+    def train_in_team(self, block: Block | None, steps: int) -> Metrics:
+        slope = np.zeros_like(self._table)
+        loss: Metrics = {}
         if block is not None:
             slope, error = self._slope(block)
             loss = {"loss": error}

@@ -1,6 +1,6 @@
 """PPO on the same work as its peers, side by side: steps/s, and seconds to a mean of 475.
 
-    python benchmarks/ppo_speed.py --peer-python PYTHON [--bench ../shared/bench] [--rounds 3]
+    python benchmarks/ppo_speed.py --peer-python PYTHON [--rounds 3]
                                    [--cleanrl-script CLEANRL/cleanrl/ppo.py]
 
 CartPole-v1, 8 environments in one process, 128 steps, 4 epochs, 4 minibatches, MLP [64, 64]; in turns,
@@ -32,16 +32,17 @@ SAME_WORK = (
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--peer-python", required=True, help="a Python with stable_baselines3")
-    parser.add_argument("--bench", type=Path, default=Path("../shared/bench"))
     parser.add_argument("--cleanrl-script", help="your copy of CleanRL's cleanrl/ppo.py")
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
+    peers = Path(__file__).parent / "peers"
+    sb3 = [options.peer_python, peers / "sb3_ppo.py"]
     names = ["EXARL", "SB3"] + ["CleanRL"] * bool(options.cleanrl_script)
     speeds: dict[str, list[float]] = {name: [] for name in names}
     times: dict[str, list[float]] = {name: [] for name in names}
     for seed in range(1, options.rounds + 1):
         speeds["EXARL"].append(ours(seed, "--total_steps", "200000", *SAME_WORK)[0])
-        speeds["SB3"].append(theirs(sb3(options, "ppo"), seed)["steps_per_s"])
+        speeds["SB3"].append(theirs(sb3, seed)["steps_per_s"])
         times["EXARL"].append(
             ours(
                 seed,
@@ -49,10 +50,10 @@ def main() -> None:
                 *("--target_reward", "475"),
             )[1]
         )
-        found = theirs(sb3(options, "ppo_solve"), seed)
+        found = theirs([*sb3, "--solve"], seed)
         times["SB3"].append(found.get("wall_from_start") or float("nan"))
         if options.cleanrl_script:
-            runner = Path(__file__).parent / "peers" / "cleanrl_ppo.py"
+            runner = peers / "cleanrl_ppo.py"
             command = [options.peer_python, runner, "--script", options.cleanrl_script]
             found = theirs(command, seed)
             speeds["CleanRL"].append(found["steps_per_s"])
@@ -82,10 +83,6 @@ def ours(seed: int, *words: str) -> tuple[float, float]:
     middle, last = rows[len(rows) // 2], rows[-1]
     steps = last["timesteps_total"] - middle["timesteps_total"]
     return steps / (last["time_total_s"] - middle["time_total_s"]), seconds
-
-
-def sb3(options: argparse.Namespace, task: str) -> list[object]:
-    return [options.peer_python, options.bench / "sb3_bench.py", "--task", task]
 
 
 def theirs(command: list[object], seed: int) -> dict[str, float]:

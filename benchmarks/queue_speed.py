@@ -21,7 +21,7 @@ from collections.abc import Callable
 import numpy as np
 from mpi4py import MPI
 
-from exarl.comm.mpi import meet
+from exarl.comm.channel import meet
 from exarl.comm.pool import SlotPool
 from exarl.comm.window import Window
 

@@ -1,4 +1,4 @@
-"""Random layouts, workflows and stops: does every run end, with the right code and balanced books?
+"""Random layouts, workflows and stops: does every run end with the right code and count every block?
 
     python benchmarks/stress.py [--runs 500] [--seed 0] [--only N] [--jobs 2] [--keep FOLDER]
 
@@ -172,7 +172,7 @@ def judge(case: Case, code: int, summary: dict[str, Any], run: Path) -> str:
     if "produced" in blocks:
         ended = blocks["trained"] - blocks["redundant"] + blocks["dropped"] + blocks["left"]
         if ended != blocks["produced"]:
-            return f"books do not balance: {blocks}"
+            return f"the blocks do not add up: {blocks}"
         if blocks["redundant"] and case.value.get("structure") != "buffer":
             return f"blocks read twice: {blocks}"
     bound = case.value.get("max_policy_lag", "null")

@@ -1,4 +1,4 @@
-"""Steps a second of ExaTetris-v0: one game in NumPy, and many at once compiled.
+"""Steps per second of ExaTetris-v0: one game in NumPy, and many at once compiled.
 
 python benchmarks/tetris_speed.py [GAMES]
 """

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from exarl.science.water_cluster.functions import REACHED, Cluster, WaterCluster
+from exarl.science.water_cluster.functions import REACHED, WaterCluster, Waters
 from exarl.science.water_cluster.search import basin_hopping
 from exarl.science.water_cluster.tip4p import MINIMA
 from exarl.science.water_cluster.xyz import write_cluster
@@ -21,7 +21,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("n", nargs="*", type=int, default=[2, 3, 4, 5, 6, 7, 8, 9, 10])
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--relaxations", type=int, default=4000, help="give up after so many")
+    parser.add_argument(
+        "--relaxations", type=int, default=4000, help="maximum number of relaxations"
+    )
     parser.add_argument("--folder", type=Path, help="write each lowest cluster there, xyz and png")
     given = parser.parse_args()
     print("  n    lowest known   lowest found  found by   relaxations      CPU seconds   ms each")
@@ -47,7 +49,7 @@ def main() -> None:
             keep(given.folder, functions, clusters[int(np.argmin(energies))])
 
 
-def keep(folder: Path, functions: WaterCluster, cluster: Cluster) -> None:
+def keep(folder: Path, functions: WaterCluster, cluster: Waters) -> None:
     """The cluster as a file of coordinates and as a picture."""
     from matplotlib.image import imsave
 

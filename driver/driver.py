@@ -1,4 +1,4 @@
-"""The five-line script: every parameter may be given on its command line.
+"""The five-line script: every parameter can be given on its command line.
 
 python driver/driver.py --n_steps 100 --epsilon 0.1
 mpiexec -n 3 python driver/driver.py --n_steps 100 --epsilon 0.1

@@ -1,4 +1,4 @@
-"""An environment of your own in 30 lines, trained through Python.
+"""Your own environment in 30 lines, trained from Python.
 
 python examples/own_environment.py
 python examples/own_environment.py --total_steps 40000 --seed 2      (any parameter is a flag)
@@ -12,7 +12,7 @@ import exarl
 
 
 class Furnace(gymnasium.Env):
-    """Hold a furnace at its set point by switching the heater; the room draws heat all the time."""
+    """Hold a furnace at its set point by switching the heater; the room cools it all the time."""
 
     observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float32)
     action_space = gymnasium.spaces.Discrete(3)  # heater off, half, full
@@ -22,7 +22,7 @@ class Furnace(gymnasium.Env):
         self.noise = noise
 
     def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)  # gives self.np_random: use it for every random number
+        super().reset(seed=seed)  # creates self.np_random: use it for every random number
         self.temperature = self.np_random.uniform(0, 4)
         return self.observe(), {}
 
@@ -40,6 +40,6 @@ gymnasium.register("Furnace-v0", Furnace, max_episode_steps=100)
 
 if __name__ == "__main__":
     result = exarl.ExaLearner(env="Furnace-v0").run()
-    if result is not None:  # the learner's rank; the others return nothing
+    if result is not None:  # on the learner's rank; the others return None
         reward = result.summary["last_reward_mean"]
-        print(f"mean reward {reward:.2f}, everything is in {result.run_dir}")  # noqa: T201
+        print(f"mean reward {reward:.2f}, run directory {result.run_dir}")  # noqa: T201

@@ -23,9 +23,10 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     if hasattr(config, "workerinput"):  # of pytest-xdist: it has the variables of its starter
         return
-    folder = tempfile.mkdtemp(prefix="exarl-compiled-")
+    folder = tempfile.mkdtemp(prefix="exarl-tests-")
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
-    os.environ["JAX_COMPILATION_CACHE_DIR"] = folder
+    # Many runs of a few tests each (benchmarks/mutation) share what they have compiled.
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = os.environ.get("EXARL_TESTS_COMPILED", folder)
     os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
     os.environ.setdefault("XLA_FLAGS", SINGLE_THREAD)
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -6,13 +6,13 @@ damage as if nothing were wrong, a policy that is not the run's, or numbers that
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import random
 import re
 import shutil
 import socket
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -243,10 +243,22 @@ def damage_folder(rng: random.Random, path: Path) -> str:
 
 def rewrite(path: Path, stem: str, payload: bytes, listed: str | None = None) -> None:
     """Store a file of a checkpoint with the checksum that fits it."""
-    state = json.loads((path / "state.json").read_text())
-    state["files"][stem if listed is None else listed] = [len(payload), zlib.crc32(payload)]
     (path / f"{stem}.safetensors").write_bytes(payload)
-    (path / "state.json").write_text(json.dumps(state))
+    sums = listed_sums(path)
+    sums[f"{stem if listed is None else listed}.safetensors"] = hashlib.sha256(payload).hexdigest()
+    list_sums(path, sums)
+
+
+def listed_sums(path: Path) -> dict[str, str]:
+    """File name -> checksum, as SHA256SUMS of a checkpoint has them."""
+    lines = (path / "SHA256SUMS").read_text().splitlines()
+    return {name: digest for digest, name in (line.split("  ", 1) for line in lines)}
+
+
+def list_sums(path: Path, sums: dict[str, str]) -> None:
+    """Write SHA256SUMS of a checkpoint, state.json last."""
+    names = sorted(sums, key="state.json".__eq__)
+    (path / "SHA256SUMS").write_text("".join(f"{sums[name]}  {name}\n" for name in names))
 
 
 def damage_arrays(rng: random.Random, path: Path) -> str:
@@ -301,13 +313,10 @@ def damage_format(rng: random.Random, path: Path) -> str:
     }
     way = rng.choice([*payloads, "not listed", "path out of the folder", "listed but missing"])
     if way == "not listed":
-        state = json.loads((path / "state.json").read_text())
-        state["files"].pop(stem, None)
-        (path / "state.json").write_text(json.dumps(state))
-        if stem == "pending":
-            stem = "agent"  # without 'pending' a checkpoint is complete
-            state["files"].pop(stem, None)
-            (path / "state.json").write_text(json.dumps(state))
+        stem = "agent" if stem == "pending" else stem  # without 'pending' a checkpoint is complete
+        sums = listed_sums(path)
+        del sums[f"{stem}.safetensors"]
+        list_sums(path, sums)
     elif way == "path out of the folder":
         rewrite(path, "agent", (path / "agent.safetensors").read_bytes(), "../../../../etc/passwd")
     elif way == "listed but missing":

@@ -33,7 +33,7 @@ from exarl.learning.exploration import (
     json_state,
     restore_state,
 )
-from exarl.types import Arrays, Block, EnvSpec
+from exarl.types import Arrays, Block, EnvSpec, Metrics
 
 HERE = __name__
 AGENT, COUNTED, BAD = f"{HERE}:Memory-v0", f"{HERE}:Counted-v0", f"{HERE}:Bad-v0"
@@ -74,13 +74,21 @@ class Memory(ExaAgent):
     def set_weights(self, weights: np.ndarray) -> None:
         self._table = np.array(weights, np.float32).reshape(self._table.shape)
 
-    def set_learner(self, team: Team | None = None) -> None:
+    _team: Team | None = None
+
+    def join_team(self, team: Team) -> None:
         self._team = team
+
+    def set_learner(self) -> None:
         self._rng = generator(self.seed, LEARNER, 1)
         self._seen = [np.zeros((0, 2), np.int64)]
 
-    def train(self, block: Block | None, steps: int | None = None) -> dict[str, float]:
-        slope, loss = np.zeros_like(self._table), {}
+    def train(self, block: Block) -> Metrics:
+        return self.train_in_team(block, block.steps)
+
+    def train_in_team(self, block: Block | None, steps: int) -> Metrics:
+        slope = np.zeros_like(self._table)
+        loss: Metrics = {}
         if block is not None:
             after = block.next_observations()
             after = after.reshape(-1, after.shape[-1])

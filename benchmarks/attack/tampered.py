@@ -7,12 +7,13 @@ are no text: each command says one line or works.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import random
 from pathlib import Path
 from typing import Any
 
-from benchmarks.attack.checkpoints import DEEP, FRESH, LATER, SPECIAL
+from benchmarks.attack.checkpoints import DEEP, FRESH, LATER, SPECIAL, list_sums, listed_sums
 from benchmarks.attack.jobs import exarl
 from benchmarks.attack.runs import OFTEN, TRAIN, copied, reference, trusted
 from benchmarks.attack.tries import Attempt
@@ -56,6 +57,10 @@ def attempt(rng: random.Random, references: Path, work: Path) -> Attempt:
     newest = max((run / "checkpoints").iterdir())
     path = newest / name if name == "state.json" else run / name
     told = tamper(rng, path)
+    if name == "state.json" and path.is_file() and not path.is_symlink() and rng.random() < 0.5:
+        sums = {**listed_sums(newest), name: hashlib.sha256(path.read_bytes()).hexdigest()}
+        list_sums(newest, sums)
+        told += ", checksum fits"
     words = trusted(list(COMMANDS[command]), rng)
     ended = exarl(words, work, limit=25, fresh=rng.random() < FRESH)
     what = f"{' '.join(words)} ({'deep' if deep else 'light'}), {name}: {told}"

@@ -5,9 +5,9 @@
 One learner and one CartPole whose group of ranks steps it together, each its own copy (so that ranks
 without a core of their own do not spin in a collective); blocks of 512 steps, network [512, 512].
 ``learner``, ``actor`` and ``group`` are EXARL's; ``naive`` computes the targets of one
-sample after another as the predecessor did, alone or shared among the group. Printed are medians over
-the blocks of all rounds: an actor's time for a block without its targets, for the targets, their share,
-and the learner's time for an update (which contains the targets if ``learner`` makes them).
+sample after another as the original EXARL did, alone or shared among the group. Printed are medians
+over the blocks of all rounds: an actor's time for a block without its targets, for the targets, their
+share, and the learner's time for an update (which contains the targets if ``learner`` makes them).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 from exarl import agents
 from exarl.agents.base import Spread
 from exarl.agents.dqn import DQN
-from exarl.types import Arrays, Block
+from exarl.types import Arrays, Block, Metrics
 
 BOOK = "EXARL_TARGETS_BOOK"
 SHAPE = ("--block_steps", "512", "--hidden", "[512,512]", "--updates_per_step", "0.02")
@@ -60,9 +60,9 @@ class Timed(DQN):
         _note({"acting": acting, "targets": time.perf_counter() - started})
         return prepared
 
-    def train(self, block: Block | None, steps: int | None = None) -> dict[str, float]:
+    def train_in_team(self, block: Block | None, steps: int) -> Metrics:
         started = time.perf_counter()
-        metrics = super().train(block, steps)
+        metrics = super().train_in_team(block, steps)
         if metrics["updates"]:
             _note({"update": (time.perf_counter() - started) / metrics["updates"]})
         return metrics

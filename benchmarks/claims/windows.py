@@ -2,7 +2,7 @@
 
     python benchmarks/claims/windows.py [--actors 16] [--learners 1 2 4 8]
 
-Structure ``buffer`` (the newest block, read without removing it), as in the predecessor. The same
+Structure ``buffer`` (the newest block, read without removing it), as in the original EXARL. The same
 by simulation: L learners each pick one of A actors at random per round.
 """
 

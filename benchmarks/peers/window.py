@@ -10,22 +10,20 @@ import os
 import time
 from importlib.metadata import PackageNotFoundError, version
 
-FIRST_STEP = 2_000
-LAST_STEP = 12_000
-
 
 class Window:
-    """Reads the clock when the step count reaches `FIRST_STEP` and again at `LAST_STEP`."""
+    """Reads the clock when the step count reaches `first` and again at `last`."""
 
-    def __init__(self) -> None:
+    def __init__(self, first: int = 2_000, last: int = 12_000) -> None:
+        self.first, self.last = first, last
         self.start: tuple[float, float, int] | None = None
         self.end: tuple[float, float, int] | None = None
 
     def at(self, step: int) -> bool:
-        """Take note of the number of steps done; True once the window is over."""
-        if self.start is None and step >= FIRST_STEP:
+        """Record the number of steps done; return True once the window is over."""
+        if self.start is None and step >= self.first:
             self.start = (time.perf_counter(), time.process_time(), step)
-        elif self.end is None and step >= LAST_STEP:
+        elif self.end is None and step >= self.last:
             self.end = (time.perf_counter(), time.process_time(), step)
         return self.end is not None
 
@@ -55,6 +53,6 @@ def versions(*names: str) -> dict[str, str]:
 
 
 def emit(window: Window, **fields: object) -> None:
-    """Print the one line that dqn_speed.py reads."""
+    """Print the one line that dqn_speed.py and ppo_speed.py read."""
     record = {**fields, **window.result(), "load1": os.getloadavg()[0]}
     print("RESULT " + json.dumps(record), flush=True)

@@ -1,4 +1,4 @@
-"""An environment whose every step calls a parallel solver written in C.
+"""An environment that calls a parallel solver written in C at every step.
 
     mpicc -O2 -shared -fPIC -o libsolver.so solver.c
     mpiexec -n 5 python c_environment.py --total_steps 3000
@@ -16,7 +16,7 @@ import exarl
 
 
 def load_solver():
-    """The C function, with its types; after MPI was started, so that both use the same library."""
+    """The C function with its types; loaded after MPI has started, so that both use one library."""
     library = ctypes.CDLL(str(Path(__file__).with_name("libsolver.so")))
     library.parallel_pi.argtypes = [ctypes.c_int, ctypes.c_long]
     library.parallel_pi.restype = ctypes.c_double
@@ -24,11 +24,11 @@ def load_solver():
 
 
 class ExaCSolver(CartPoleEnv):
-    """CartPole whose every step also computes pi in C, on all ranks of its group."""
+    """CartPole that also computes pi in C at every step, on all ranks of its group."""
 
     def __init__(self, comm=None, intervals: int = 1000, render_mode: str | None = None):
         super().__init__(render_mode=render_mode)
-        if comm is None:  # a run without ranks: the solver still wants a communicator
+        if comm is None:  # a run without MPI: the solver still needs a communicator
             from mpi4py import MPI
 
             comm = MPI.COMM_SELF
@@ -46,6 +46,6 @@ gymnasium.register("ExaCSolver-v0", ExaCSolver, max_episode_steps=500)
 
 if __name__ == "__main__":
     result = exarl.ExaLearner(env="ExaCSolver-v0", process_per_env=2).run()
-    if result is not None:  # the learner's rank
+    if result is not None:  # on the learner's rank
         reward = result.summary["last_reward_mean"]
-        print(f"mean reward {reward:.2f}, everything is in {result.run_dir}")  # noqa: T201
+        print(f"mean reward {reward:.2f}, run directory {result.run_dir}")  # noqa: T201

@@ -3,7 +3,7 @@
  * Build:  mpicc -O2 -shared -fPIC -o libsolver.so solver.c
  *
  * The communicator arrives as the integer that Fortran would use (comm.py2f() in mpi4py);
- * MPI_Comm_f2c turns it back into a C handle. A Fortran solver takes the same integer as it is.
+ * MPI_Comm_f2c converts it into a C handle. A Fortran solver uses the same integer directly.
  */
 #include <mpi.h>
 

@@ -1,6 +1,6 @@
 /* The cart and pole of Barto, Sutton and Anderson (1983) as a program for EXARL.
  *
- *     cc -O2 -I ../../src/exarl/envs -o cartpole cartpole.c -lm
+ *     cc -O2 -I ../../src/exarl/envs/external -o cartpole cartpole.c -lm
  *     exarl train --env ExaExternal-v0 --command ./cartpole --n_steps 500 --total_steps 50000
  *
  * The equations and constants are those of Gymnasium's CartPole-v1.
@@ -13,7 +13,7 @@ typedef struct {
     double x, speed, angle, turning;
 } cart;
 
-/* Uniform in [0, 1); a generator of our own, so that a seed means the same everywhere. */
+/* Uniform in [0, 1); an own generator, so that a seed gives the same numbers everywhere. */
 static double uniform(uint64_t *state)
 {
     *state += 0x9E3779B97F4A7C15u;

@@ -1,12 +1,14 @@
 ! exarl_env.h for Fortran: the same functions, by the same names. Link with exarl_env.c.
 module exarl_env
-  use, intrinsic :: iso_c_binding, only: c_char, c_double, c_int, c_int64_t, c_null_char, c_ptr
+  use, intrinsic :: iso_c_binding, only: c_char, c_double, c_int, c_int64_t, c_null_char, c_ptr, &
+      c_size_t
   implicit none
 
   integer(c_int), parameter :: exarl_failed = -1, exarl_closed = 0, exarl_reset = 1, exarl_step = 2
+  integer(c_int), parameter :: exarl_get_state = 3, exarl_set_state = 4 ! after exarl_offer_state
 
   interface
-    ! The connection to EXARL; not associated (c_associated) when EXARL did not start this program.
+    ! The connection to EXARL; not associated (c_associated) if EXARL did not start this program.
     function exarl_open() bind(c) result(env)
       import :: c_ptr
       type(c_ptr) :: env
@@ -42,7 +44,7 @@ module exarl_env
       integer(c_int) :: asked
     end function
 
-    ! The seed of the last reset; -1: go on with the random numbers as they are.
+    ! The seed of the last reset; -1: continue with the present random numbers.
     function exarl_seed(env) bind(c) result(seed)
       import :: c_int64_t, c_ptr
       type(c_ptr), value :: env
@@ -64,7 +66,7 @@ module exarl_env
       real(c_double) :: number
     end function
 
-    ! Answer a reset; 0 when all is well.
+    ! Answer a reset; returns 0 on success.
     function exarl_observe(env, observation) bind(c) result(error)
       import :: c_double, c_int, c_ptr
       type(c_ptr), value :: env
@@ -82,11 +84,54 @@ module exarl_env
       integer(c_int) :: error
     end function
 
-    ! Say that the simulation failed; end the text with c_null_char.
+    ! Report that the simulation failed; end the text with c_null_char.
     function exarl_fail(env, text) bind(c) result(error)
       import :: c_char, c_int, c_ptr
       type(c_ptr), value :: env
       character(kind=c_char), intent(in) :: text(*)
+      integer(c_int) :: error
+    end function
+
+    ! Add a number to the next exarl_observe or exarl_result; end the name with c_null_char.
+    function exarl_info(env, name, number) bind(c) result(error)
+      import :: c_char, c_double, c_int, c_ptr
+      type(c_ptr), value :: env
+      character(kind=c_char), intent(in) :: name(*)
+      real(c_double), value :: number
+      integer(c_int) :: error
+    end function
+
+    ! Say, before the first exarl_wait, that this program can save and restore a running episode.
+    subroutine exarl_offer_state(env) bind(c)
+      import :: c_ptr
+      type(c_ptr), value :: env
+    end subroutine
+
+    ! Answer exarl_get_state: bytes is c_loc of a variable, and size how many bytes it has.
+    function exarl_state(env, bytes, size) bind(c) result(error)
+      import :: c_int, c_ptr, c_size_t
+      type(c_ptr), value :: env, bytes
+      integer(c_size_t), value :: size
+      integer(c_int) :: error
+    end function
+
+    ! With exarl_set_state: the bytes that exarl_state once sent, for c_f_pointer, and how many.
+    function exarl_state_bytes(env) bind(c) result(bytes)
+      import :: c_ptr
+      type(c_ptr), value :: env
+      type(c_ptr) :: bytes
+    end function
+
+    function exarl_state_size(env) bind(c) result(size)
+      import :: c_ptr, c_size_t
+      type(c_ptr), value :: env
+      integer(c_size_t) :: size
+    end function
+
+    ! Answer exarl_set_state.
+    function exarl_done(env) bind(c) result(error)
+      import :: c_int, c_ptr
+      type(c_ptr), value :: env
       integer(c_int) :: error
     end function
 

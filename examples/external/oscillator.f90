@@ -1,6 +1,6 @@
-! A damped oscillator, to be brought to rest by a force in [-1, 1], as a program for EXARL.
+! A damped oscillator that a force in [-1, 1] brings to rest, as a program for EXARL.
 !
-!     cc -c -I ../../src/exarl/envs exarl_env.c
+!     cc -c -I ../../src/exarl/envs/external exarl_env.c
 !     gfortran -O2 -o oscillator exarl_env.f90 oscillator.f90 exarl_env.o
 !     exarl train --agent SAC-v0 --env ExaExternal-v0 --command ./oscillator --n_steps 200
 program oscillator

@@ -1,18 +1,18 @@
-/* A heated rod, its cells spread over the ranks of an MPI job, as a program for EXARL.
+/* A heated rod, its cells distributed over the ranks of an MPI job, as a program for EXARL.
  *
- *     mpicc -O2 -I ../../src/exarl/envs -o rod_mpi rod_mpi.c -lm
+ *     mpicc -O2 -I ../../src/exarl/envs/external -o rod_mpi rod_mpi.c -lm
  *     exarl train --env ExaExternal-v0 --command "mpiexec -n 2 ./rod_mpi" --total_steps 20000
  *
- * Rank 0 talks to EXARL and tells the others what was asked. Heating the left end (action 1) or not
- * (action 0) is to keep the mean temperature at 1, while the right end loses heat. Observation: the
- * mean temperature and that of both ends.
+ * Rank 0 communicates with EXARL and broadcasts the requests. Heating the left end (action 1) or not
+ * (action 0) should keep the mean temperature at 1, while the right end loses heat. Observation: the
+ * mean temperature and the temperatures of both ends.
  */
 #include <math.h>
 #include <mpi.h>
 
 #include "exarl_env.h"
 
-enum { CELLS = 32, SUBSTEPS = 20, LIMIT = 100 }; /* CELLS of each rank */
+enum { CELLS = 32, SUBSTEPS = 20, LIMIT = 100 }; /* CELLS per rank */
 
 typedef struct {
     int rank, size;
@@ -72,7 +72,7 @@ int main(int argc, char **argv)
             asked[1] = asked[0] == EXARL_RESET ? exarl_seed(env) : exarl_choice(env);
         }
         MPI_Bcast(asked, 2, MPI_INT64_T, 0, MPI_COMM_WORLD);
-        if (asked[0] == EXARL_RESET) { /* the seed says how warm it is at the start */
+        if (asked[0] == EXARL_RESET) { /* the seed determines the initial temperature */
             for (int c = 0; c < CELLS + 2; c++) r.t[c] = (double)(asked[1] % 1000) / 1000;
             steps = 0;
             look(&r, seen);

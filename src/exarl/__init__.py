@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from exarl.envs.base import ExaEnv
     from exarl.errors import ConfigError, ExarlError
     from exarl.run.experiment import ExaLearner, train
-    from exarl.run.member import RunResult
     from exarl.run.names import make, register
+    from exarl.run.play import RunResult
     from exarl.workflows.base import ExaWorkflow
 
 _PUBLIC = {
@@ -26,7 +26,7 @@ _PUBLIC = {
     "ExaWorkflow": "exarl.workflows.base",
     "ExarlError": "exarl.errors",
     "ConfigError": "exarl.errors",
-    "RunResult": "exarl.run.member",
+    "RunResult": "exarl.run.play",
     "make": "exarl.run.names",
     "register": "exarl.run.names",
     "train": "exarl.run.experiment",

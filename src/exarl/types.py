@@ -37,6 +37,12 @@ Metrics: TypeAlias = "dict[str, float | Array]"
 Arrays: TypeAlias = dict[str, np.ndarray]
 """Named arrays in the host's memory: checkpoints, states of environments, rows of a replay."""
 
+Action: TypeAlias = "Array | int"
+"""An action of one environment, as functions over ``xp`` receive it."""
+
+Rng: TypeAlias = "np.random.Generator | jax.Array"
+"""A source of random numbers for functions over ``xp``: a NumPy generator or a JAX key."""
+
 ACTOR_PHASES = ("env", "inference", "send", "wait", "restart")
 """What an actor spends its time on; ``Block.seconds`` is in this order."""
 
@@ -197,3 +203,11 @@ def concatenate(blocks: Sequence[Block]) -> Block:
         restarts=sum(block.restarts for block in blocks),
         seconds=np.sum([block.seconds for block in blocks], 0),
     )
+
+
+def timed(block: Block, seconds: Mapping[str, float]) -> Block:
+    """The block with these seconds, by phase, in place of those it has."""
+    spent = block.seconds.copy()
+    for phase, value in seconds.items():
+        spent[ACTOR_PHASES.index(phase)] = value
+    return dataclasses.replace(block, seconds=spent)

@@ -2,92 +2,10 @@
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cached_property
-from pathlib import Path
-
 import pytest
-
-SOURCE = Path(__file__).parents[2] / "src" / "exarl"
-
-
-@dataclass(frozen=True)
-class Import:
-    """One imported module, with where and how it is imported."""
-
-    module: str
-    line: int
-    lazy: bool  # inside a function
-    typing_only: bool  # under ``if TYPE_CHECKING``
-
-    @property
-    def package(self) -> str:
-        return self.module.partition(".")[0]
-
-
-@dataclass(frozen=True)
-class SourceFile:
-    """A file below ``src/exarl``."""
-
-    path: Path
-
-    @property
-    def name(self) -> str:
-        """The path below ``src/exarl``, e.g. ``agents/dqn.py``."""
-        return self.path.relative_to(SOURCE).as_posix()
-
-    @property
-    def room(self) -> str:
-        """The folder below ``src/exarl``, or the module's own name at the top."""
-        first = self.path.relative_to(SOURCE).parts[0]
-        return first.removesuffix(".py")
-
-    @cached_property
-    def text(self) -> str:
-        return self.path.read_text(encoding="utf-8")
-
-    @cached_property
-    def tree(self) -> ast.Module:
-        return ast.parse(self.text, self.name)
-
-    @cached_property
-    def imports(self) -> list[Import]:
-        return list(_imports(self.tree, self.path, lazy=False, typing_only=False))
-
-    def at(self, node: ast.AST) -> str:
-        """``src/exarl/room/file.py:line``"""
-        return f"src/exarl/{self.name}:{getattr(node, 'lineno', 1)}"
-
-
-def _imports(node: ast.AST, path: Path, *, lazy: bool, typing_only: bool) -> Iterator[Import]:
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.Import):
-            for alias in child.names:
-                yield Import(alias.name, child.lineno, lazy, typing_only)
-        elif isinstance(child, ast.ImportFrom):
-            for module in _modules(child, path):
-                yield Import(module, child.lineno, lazy, typing_only)
-        else:
-            function = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-            checking = isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test)
-            yield from _imports(
-                child, path, lazy=lazy or function, typing_only=typing_only or checking
-            )
-
-
-def _modules(node: ast.ImportFrom, path: Path) -> list[str]:
-    """``from exarl import registry`` imports ``exarl.registry``; relative ones are spelt out."""
-    module = node.module or ""
-    if node.level:
-        parents = path.relative_to(SOURCE.parent).parts[: -node.level]
-        module = ".".join([*parents, *filter(None, [module])])
-    if module == "exarl":
-        return [f"exarl.{alias.name}" for alias in node.names]
-    return [module]
+from benchmarks.source import SourceFile, read_sources
 
 
 @pytest.fixture(scope="session")
 def sources() -> list[SourceFile]:
-    return [SourceFile(path) for path in sorted(SOURCE.rglob("*.py"))]
+    return read_sources()

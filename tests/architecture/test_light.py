@@ -34,7 +34,7 @@ def note(place):
 
 
 class Spy(gymnasium.Env):
-    """Eight steps an episode; notes the modules at its last step and at its end."""
+    """Episodes of eight steps; notes the modules at its last step and at its end."""
     observation_space = gymnasium.spaces.Box(-1, 1, (3,), np.float32)
     action_space = gymnasium.spaces.Discrete(2)
 

@@ -40,7 +40,7 @@ def test_no_exception_is_caught_unnamed(sources: list[Any]) -> None:
 
 
 def test_no_exception_is_swallowed(sources: list[Any]) -> None:
-    """Whoever catches everything does something about it."""
+    """Code that catches everything does something about it."""
     found = [
         s.at(n)
         for s, n in nodes(sources, ast.ExceptHandler)

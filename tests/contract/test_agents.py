@@ -27,6 +27,7 @@ from support.learning import (
 )
 
 from exarl import registry
+from exarl.agents.algorithm import part
 from exarl.errors import CheckpointError
 from exarl.learning.exploration import Streams
 from exarl.types import Block
@@ -36,7 +37,7 @@ GAMMA, HORIZON = 0.9, 5
 
 def q_value(agent: Any, observations: np.ndarray) -> float:
     """Of the best action."""
-    return float(agent.q_values(np, params_of(agent), observations).max())
+    return float(agent.algorithm.q_values(np, params_of(agent), observations).max())
 
 
 def critics_value(agent: Any, observations: np.ndarray) -> float:
@@ -44,19 +45,19 @@ def critics_value(agent: Any, observations: np.ndarray) -> float:
     actions = agent.action(observations)[0]
     params, extra = params_of(agent), None if agent.spec.n_actions else actions
     outputs = [
-        agent.networks[name].apply(np, agent.part(params, name), observations, extra)[0]
-        for name in agent.critics
+        agent.algorithm.networks[name].apply(np, part(params, name), observations, extra)[0]
+        for name in (n for n in agent.algorithm.networks if n[0] == "q")
     ]
     return float(np.min(outputs, 0)[actions[0] if agent.spec.n_actions else 0])
 
 
 def network_value(agent: Any, observations: np.ndarray) -> float:
-    params = agent.part(params_of(agent), "value")
-    return float(agent.networks["value"].apply(np, params, observations)[0, 0])
+    params = part(params_of(agent), "value")
+    return float(agent.algorithm.networks["value"].apply(np, params, observations)[0, 0])
 
 
 def params_of(agent: Any) -> dict[str, np.ndarray]:
-    return {name: np.asarray(array) for name, array in agent._learned["params"].items()}
+    return {name: np.asarray(array) for name, array in agent.train_state.params.items()}
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from support.programs import CC, cartpole, serving
 
 from exarl.envs.base import can_snapshot
 from exarl.envs.check import check_environment
-from exarl.envs.registration import BUILTIN, find_spec, make_env
+from exarl.envs.registration import find_spec, make_env, packaged_ids
 from exarl.envs.spaces import adapt
 from exarl.errors import ConfigError
 
@@ -33,13 +33,14 @@ QUICK: dict[str, dict[str, Any]] = {
 """Parameters that make an environment fast enough for a test, or possible at all."""
 OUTSIDE = ("ExaExternal-v0", "ExaRemote-v0")
 """Environments that live in another program."""
+NEEDS_AN_EXTRA = "ExaTetrisNES-v0"
 STEPS = 120
 SEEDS = (0, 1, 2)
 
 Seen = list[tuple[np.ndarray, float, bool, bool]]
 
 
-@pytest.fixture(params=sorted(BUILTIN))
+@pytest.fixture(params=[id for id in packaged_ids() if id != NEEDS_AN_EXTRA])
 def id(request: pytest.FixtureRequest) -> str:
     name: str = request.param
     if name in OUTSIDE:

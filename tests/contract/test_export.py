@@ -18,7 +18,8 @@ from exarl.cli.main import main
 from exarl.export import evaluate, from_npz
 from exarl.records.checkpoint import load_newest
 from exarl.records.directory import open_run
-from exarl.run.components import build_agent, build_episode, configure_again
+from exarl.run.build import build_agent, build_episode
+from exarl.run.configure import configure_again
 
 CASES = ("DQN, discrete", "DQN, box", "TD3", "SAC, box", "SAC, discrete", "A2C, box", "PPO, box")
 

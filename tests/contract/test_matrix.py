@@ -13,9 +13,9 @@ from support.jobs import assert_same, everything_of, newest
 from support.matrix import CASES, parameters
 
 from exarl import ExaLearner
-from exarl.acting.env_batch import Bench
+from exarl.acting.env_batch import EnvBatch
 from exarl.errors import ConfigError
-from exarl.run import member
+from exarl.run import play
 
 
 def train(**overrides: Any) -> Any:
@@ -24,14 +24,14 @@ def train(**overrides: Any) -> Any:
 
 def signal_at(count: int, patch: pytest.MonkeyPatch) -> None:
     """SIGTERM during this step of the environments."""
-    steps, step = itertools.count(1), Bench.step
+    steps, step = itertools.count(1), EnvBatch.step
 
-    def stepped(bench: Bench, *arguments: Any) -> Any:
+    def stepped(envs: EnvBatch, *arguments: Any) -> Any:
         if next(steps) == count:
             signal.raise_signal(signal.SIGTERM)
-        return step(bench, *arguments)
+        return step(envs, *arguments)
 
-    patch.setattr(Bench, "step", stepped)
+    patch.setattr(EnvBatch, "step", stepped)
 
 
 REPEATED = ("DQN, discrete", "A2C, discrete", "PPO, LSTM")
@@ -41,7 +41,7 @@ REPEATED = ("DQN, discrete", "A2C, discrete", "PPO, LSTM")
 @pytest.fixture(autouse=True)
 def no_picture(monkeypatch: pytest.MonkeyPatch) -> None:
     """Drawing the curve takes as long as the training."""
-    monkeypatch.setattr(member, "draw_curve", lambda *_: None)
+    monkeypatch.setattr(play, "draw_curve", lambda *_: None)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,8 @@ def test_what_cannot_learn_is_refused_in_one_line(
 
 def test_stacked_frames_are_the_last_observations(tmp_path: Path) -> None:
     from exarl.envs.episode import Episode
-    from exarl.run.components import build_episode, configure
+    from exarl.run.build import build_episode
+    from exarl.run.configure import configure
 
     def episode(frames: int) -> Episode:
         chosen = {"env": "CartPole-v1", "frame_stack": frames}

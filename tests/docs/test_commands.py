@@ -30,7 +30,7 @@ from exarl.cli.search import components, help_text, options
 from exarl.cli.train import check_ranks
 from exarl.errors import ConfigError
 from exarl.records.directory import open_run
-from exarl.run.components import check_same_run, configure, configure_again
+from exarl.run.configure import check_same_run, configure, configure_again
 
 SHORT = ["--total_steps", "64", "--hidden", "4", "--eval_interval", "32", "--eval_episodes", "1"]
 RUNS = ("RUN", "booster", "covid", "results_dir/exarl-4711", "cartpole/one")

@@ -1,6 +1,6 @@
 """The parameter tables of docs/configuration.md are those of the code.
 
-``python tests/docs/test_parameters.py`` writes them anew.
+``python tests/docs/test_parameters.py`` brings them into step.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ CASES = [
 @pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize(("workflow", "fault"), CASES)
 def test_the_job_ends_with_its_rank(tmp_path: Path, workflow: str, role: str, fault: str) -> None:
-    """A killed rank is met under plain mpiexec, where nobody cleans up behind MPI."""
+    """A rank is killed under plain mpiexec, where nothing cleans up behind MPI."""
     place, rank = ROLES[role]
     command = train(tmp_path / "run", *TEAM, "--workflow", workflow)
     command = under_mpi(6, command) if fault == "kill" else [*command, "--procs", "6"]

@@ -62,6 +62,9 @@ def damage_all(run_dir: Path) -> None:
         (remove, "envs.safetensors"),
         (truncate, "state.json"),
         (garble, "state.json"),
+        (flip, "state.json"),
+        (flip, "SHA256SUMS"),
+        (remove, "SHA256SUMS"),
     ],
 )
 def test_a_damaged_checkpoint_is_passed_over(
@@ -93,7 +96,7 @@ def test_all_damaged_starts_from_the_beginning(killed: Path, light: Path, tmp_pa
     for path in kept:
         assert f"checkpoint {path} is damaged" in ended.err
     aside = [path.name for path in (run_dir / "checkpoints").glob("*.damaged")]
-    assert aside == [f"{kept[0].name}.damaged"]  # the newest, for whoever wants to know
+    assert aside == [f"{kept[0].name}.damaged"]  # the newest, for inspection
     assert_same(everything_of(run_dir), everything_of(light))
 
 
@@ -161,4 +164,4 @@ def test_damage_on_several_ranks(light3: Path, tmp_path: Path) -> None:
     ended = run(resume(run_dir)).ok()
     assert "is damaged" in ended.err
     assert_same(learning_of(run_dir), learning_of(light3))
-    assert newest(run_dir).numbers["counters"]["restarts"] == 0
+    assert newest(run_dir).numbers["counters"]["totals"]["env_restarts"] == 0

@@ -126,7 +126,7 @@ def test_a_run_that_fails_now_and_then_is_resumed_to_the_bit(
 @pytest.mark.parametrize(
     ("words", "cause"),
     [
-        (("--raise_p", 1), "RuntimeError: ExaFaulty raises, as it was told to"),
+        (("--raise_p", 1), "RuntimeError: ExaFaulty raises, as configured"),
         (("--crash_p", 1, "--env_isolation", "process", "--workflow", "async", "--procs", 2),
          "its process was killed by SIGSEGV in step"),
     ],

@@ -19,6 +19,7 @@ from support.jobs import (
     fill,
     resume,
     run,
+    sum_again,
     summary_of,
     train,
 )
@@ -66,8 +67,8 @@ def oddities(path: Path) -> None:
 
 def hollow(path: Path) -> None:
     """A newest checkpoint whose checksums are right, and which lacks what a run needs."""
-    numbers = json.loads((newest(path) / "state.json").read_text())
-    (newest(path) / "state.json").write_text(json.dumps({"files": numbers["files"]}))
+    (newest(path) / "state.json").write_text(json.dumps({"format": 1}))
+    sum_again(newest(path))
 
 
 REFUSED: dict[str, tuple[int, str, Callable[[Path], object]]] = {

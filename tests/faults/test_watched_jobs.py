@@ -1,4 +1,4 @@
-"""Jobs that somebody looks after: a watchdog, restarts, and the process that started the ranks."""
+"""Jobs under supervision: a watchdog, restarts, and the process that started the ranks."""
 
 from __future__ import annotations
 

@@ -13,7 +13,8 @@ from exarl.acting.evaluation import play
 from exarl.envs.episode import Episode
 from exarl.learning.exploration import EVALUATION
 from exarl.records.checkpoint import load_newest
-from exarl.run.components import build_agent, build_episode, configure
+from exarl.run.build import build_agent, build_episode
+from exarl.run.configure import configure
 
 PPO: dict[str, Any] = {
     "agent": "PPO-v0",

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from exarl.comm.mpi import Channel
+from exarl.comm.channel import Channel
 
 RNG_SEED = 20
 WORLD = MPI.COMM_WORLD
@@ -34,7 +34,7 @@ def message(sender: int, receiver: int, number: int, limit: int) -> np.ndarray:
 
 
 def flood(channel: Channel, count: int, limit: int) -> int:
-    """Everyone sends small messages to every other, then receives from whoever comes."""
+    """Each rank sends small messages to every other, then receives them in any order."""
     rank, size = channel.rank, channel.size
     order = [to for to in range(size) if to != rank for _ in range(count)]
     sent = [0] * size
@@ -81,7 +81,7 @@ def one_to_all(channel: Channel, sizes: list[int]) -> int:
 def tags_apart(channel: Channel) -> None:
     """A message is found by its tag even when another came first."""
     if channel.size == 1:
-        return  # a blocking send to oneself has nobody to wait for
+        return  # a blocking send to oneself has no receiver
     to, source = (channel.rank + 1) % channel.size, (channel.rank - 1) % channel.size
     channel.send(b"first", to, tag=1)
     channel.send(b"second", to, tag=2)
@@ -140,7 +140,7 @@ def post_body(folder: Path) -> dict[str, Any]:
 
 
 def close_body(folder: Path) -> dict[str, Any]:
-    """Long messages that nobody asks for keep no rank from closing its channel."""
+    """Long messages that no rank asks for keep no rank from closing its channel."""
     channel = Channel(WORLD, chunk=1 << 16)
     for to in range(channel.size):
         channel.post(message(channel.rank, to, 0, 1 << 19), to, tag=5 + channel.rank)
@@ -241,18 +241,18 @@ def compilations_body(folder: Path) -> dict[str, Any]:
         import jax
 
         compiled: list[str] = []
-        absorb = LearningLoop.absorb
+        train = LearningLoop.train
 
         def heard(event: str, seconds: float, **_: Any) -> None:
             if event.endswith("backend_compile_duration"):
                 compiled.append(event)
 
         def watched(loop: Any, *arguments: Any) -> None:
-            absorb(loop, *arguments)
+            train(loop, *arguments)
             counts.append((loop.counters.updates, len(compiled)))
 
         jax.monitoring.register_event_duration_secs_listener(heard)
-        LearningLoop.absorb = watched  # type: ignore[method-assign]
+        LearningLoop.train = watched  # type: ignore[method-assign]
     learner.run()
     return {
         "counts": counts,

@@ -13,10 +13,10 @@ import numpy as np
 from mpi4py import MPI
 
 from exarl.comm.board import Board
-from exarl.comm.mpi import Channel
+from exarl.comm.channel import Channel
 from exarl.comm.pool import SlotPool
 from exarl.comm.probe import near_and_far, one_sided_latency
-from exarl.comm.wait import wait_for
+from exarl.comm.waiting import wait_for
 from exarl.comm.window import Window
 
 WORLD = MPI.COMM_WORLD

@@ -170,7 +170,7 @@ def test_blocks_that_were_under_way_are_trained_after_a_resume(tmp_path: Path) -
     path = tmp_path / "run"
     run(train(path, *LIGHT, "--workflow", "rma", "--procs", 4)).ok()
     left = summary_of(path)["blocks"]["left"]
-    assert len(newest(path).arrays["pending"]) == left
+    assert len({name.partition("/")[0] for name in newest(path).arrays["pending"]}) == left
     steps = summary_of(path)["timesteps_total"]
     run(resume(path, "--total_steps", steps + 32 * max(left, 1))).ok()
     assert summary_of(path)["blocks"]["trained"] * 32 >= steps + 32 * left

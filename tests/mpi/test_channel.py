@@ -1,4 +1,4 @@
-"""Bytes between ranks: intact, in order, of any length, and nobody spins while waiting."""
+"""Bytes between ranks: intact, in order, of any length, and waiting does not spin."""
 
 from __future__ import annotations
 

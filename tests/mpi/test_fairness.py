@@ -1,4 +1,4 @@
-"""Slow steps are trained as often as they happen: nobody is left out for coming late."""
+"""Slow steps are trained as often as they happen: no actor is left out for coming late."""
 
 from __future__ import annotations
 

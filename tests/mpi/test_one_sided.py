@@ -106,7 +106,7 @@ def test_more_learners_than_actors(tmp_path: Path, workflow: str, code: int) -> 
 
 def test_ranks_on_another_machine_are_probed_too(tmp_path: Path) -> None:
     """MPICH is told that odd ranks are elsewhere: the first actor, rank 2, is not. What travels over
-    the network then needs its target's help, and nobody waits for that."""
+    the network then needs its target's help, and no rank waits for that."""
     version = subprocess.run([MPIEXEC, "--version"], capture_output=True, text=True, check=False)
     if "HYDRA" not in version.stdout:
         pytest.skip("only MPICH can pretend that")

@@ -1,4 +1,4 @@
-"""The learner acts for all actors: slow ones hold nobody up, and a stopped run goes on to the bit."""
+"""The learner acts for all actors: slow ones delay no others, and a stopped run goes on to the bit."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def test_sync_stops_between_two_steps_and_goes_on_exactly(
     kept = newest(path)
     assert kept.numbers["counters"]["steps"] == 2 * 384
     assert len(kept.arrays["envs"]["0/begun/actions"]) == 16
-    assert list(kept.arrays["pending"]) == ["000002"]
+    assert {name.partition("/")[0] for name in kept.arrays["pending"]} == {"000002"}
     run(resume(path)).ok()
     whole = reference(tmp_path_factory.getbasetemp(), "stops", *WORDS)
     assert_same(everything_of(path), everything_of(whole))

@@ -254,7 +254,8 @@ def test_a_run_says_what_its_data_were(tmp_path: Path) -> None:
 
 
 def test_what_an_environment_says_of_itself_reaches_a_learner_elsewhere() -> None:
-    from exarl.run.components import build_episode, configure
+    from exarl.run.build import build_episode
+    from exarl.run.configure import configure
 
     wanted = configure(overrides={"agent": "Random-v0", "env": "ExaBooster-v0"})
     spec = build_episode(wanted)[1].spec

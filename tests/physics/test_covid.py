@@ -39,7 +39,7 @@ class Course:
         return np.concatenate([state.infections[-steps:] for state in self.states[1:]])
 
     def share_infected(self, days: int) -> float:
-        """Of the population, so many days after the start."""
+        """Of the population, this many days after the start."""
         first = self.functions.population - self.states[0].susceptible
         infected = first + self.daily[: round(days / self.functions.dt)].sum()
         return float(infected / self.functions.population)

@@ -11,7 +11,7 @@ import pytest
 from exarl.envs.registration import make_env
 from exarl.errors import ConfigError
 from exarl.science.water_cluster import tip4p
-from exarl.science.water_cluster.functions import Cluster, WaterCluster
+from exarl.science.water_cluster.functions import WaterCluster, Waters
 from exarl.science.water_cluster.quench import minimise
 from exarl.science.water_cluster.rigid import (
     atoms_of,
@@ -296,7 +296,7 @@ def test_a_wrong_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "cluster.xyz"
     for text, words in (
         ("", "no cluster"),
-        ("3\n\nO 0 0 0\nH 0 0 1\n", "must hold clusters"),
+        ("3\n\nO 0 0 0\nH 0 0 1\n", "must contain clusters"),
         ("x", "no xyz"),
     ):
         path.write_text(text)
@@ -331,12 +331,12 @@ def test_numpy_and_jax_agree() -> None:
     with jax.enable_x64():
         theirs = WaterCluster(4, target=-1000.0, shake=0.0, xp=jnp)
 
-        def step(state: Cluster, action: Any, key: Any) -> tuple[Any, ...]:
+        def step(state: Waters, action: Any, key: Any) -> tuple[Any, ...]:
             following = theirs.transition(state, action, key)
             seen, ended = theirs.observation(following, key), theirs.terminal(following, key)
             return following.energy, theirs.reward(state, action, following, key), seen, ended
 
-        stacked = Cluster(*(jnp.asarray(np.stack(field)) for field in zip(*states, strict=True)))
+        stacked = Waters(*(jnp.asarray(np.stack(field)) for field in zip(*states, strict=True)))
         keys = jax.random.split(jax.random.key(0), len(states))
         energies, rewards, seen, ended = jax.jit(jax.vmap(step))(stacked, np.array(actions), keys)
     np.testing.assert_allclose(energies, [a.energy for a in after], atol=1e-4)
@@ -376,7 +376,8 @@ def test_a_search_that_gets_stuck_in_single_precision_changes_nothing() -> None:
     import jax
 
     from exarl.envs.device import DeviceEnvs
-    from exarl.run.components import build_episode, configure
+    from exarl.run.build import build_episode
+    from exarl.run.configure import configure
 
     chosen = {"env": "ExaWaterClusterDiscrete-v0", "agent": "DQN-v0"}
     env, adapter, _ = build_episode(configure(overrides=chosen))

@@ -22,7 +22,7 @@ from support.jobs import (
 )
 from support.slurm import job_environment
 
-from exarl.cli.batch import Batch, script
+from exarl.cli.batch import BatchJob, script
 
 TWO = ("--nodes", "2", "--ntasks-per-node", "2", "--time", "10")
 TRAIN = ("--", "train", *LIGHT, "--env", "Replayed-v0", "--checkpoint_interval", "0.2")
@@ -31,7 +31,7 @@ SLOWLY = {"delay": 0.004}
 
 @pytest.fixture(scope="session")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What TRAIN leaves on four ranks of one machine when nobody stops it."""
+    """What TRAIN leaves on four ranks of one machine when it is not stopped."""
     words = (*LIGHT, "--env", "Replayed-v0", "--procs", 4)
     return everything_of(reference(tmp_path_factory.getbasetemp(), "slurm4", *words))
 
@@ -182,7 +182,7 @@ def test_ray_on_two_nodes_is_stopped_and_started_again(site: Any) -> None:
     program = site.folder / "bin" / "exarl"
     program.write_text(STAND_IN)
     program.chmod(0o755)
-    batch = Batch(command=("sweep", "--study", "a b"), launcher="ray", nodes=2, time="10")
+    batch = BatchJob(command=("sweep", "--study", "a b"), launcher="ray", nodes=2, time="10")
     (site.folder / "job.sh").write_text(script(batch))
     path = os.pathsep.join([str(program.parent), job_environment()["PATH"]])
     environ = {**site.environ, "PATH": path, "RAY_TMPDIR": "/mnt"}

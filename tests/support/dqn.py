@@ -140,7 +140,9 @@ def unpacked(agent: Any, weights: np.ndarray | None = None) -> Arrays:
 
 def learned(agent: Any, part: str) -> Arrays:
     """What a learner holds, likewise."""
-    return {n.removeprefix("q/"): np.asarray(a) for n, a in agent._learned[part].items()}
+    return {
+        n.removeprefix("q/"): np.asarray(a) for n, a in getattr(agent.train_state, part).items()
+    }
 
 
 def named(params: Mapping[str, np.ndarray]) -> Arrays:

@@ -58,7 +58,7 @@ class Counter(gymnasium.Env[Any, Any]):
 
 
 class Identity(gymnasium.Env[Any, Any]):
-    """One step an episode; the observation names the action that is rewarded."""
+    """Episodes of one step; the observation names the action that is rewarded."""
 
     def __init__(self, n: int = 4) -> None:
         self.observation_space = spaces.Box(0, 1, (n,))
@@ -77,7 +77,7 @@ class Identity(gymnasium.Env[Any, Any]):
 
 
 class Aim(gymnasium.Env[Any, Any]):
-    """One step an episode; the observation is the action that is rewarded most."""
+    """Episodes of one step; the observation is the action that is rewarded most."""
 
     observation_space = spaces.Box(-1, 1, (1,))
     action_space = spaces.Box(-1, 1, (1,))

@@ -135,6 +135,14 @@ class Job:
         return str(file.read().decode(errors="replace"))
 
 
+def sum_again(checkpoint: Path) -> None:
+    """Let ``SHA256SUMS`` of a checkpoint fit its files as they are now."""
+    names = [line[66:] for line in (checkpoint / "SHA256SUMS").read_text().splitlines()]
+    digests = {n: hashlib.sha256((checkpoint / n).read_bytes()).hexdigest() for n in names}
+    lines = [f"{digest}  {name}\n" for name, digest in digests.items()]
+    (checkpoint / "SHA256SUMS").write_text("".join(lines))
+
+
 def run(command: Sequence[Any], **options: Any) -> Ended:
     """Start a job and wait for its end."""
     return Job([str(word) for word in command], **options).wait()
@@ -223,8 +231,8 @@ def arrays_of(run_dir: Path, stem: str) -> dict[str, str]:
 
 
 def numbers_of(run_dir: Path) -> dict[str, Any]:
-    """The numbers of the newest checkpoint without its seconds."""
-    numbers = newest(run_dir).numbers
+    """The numbers of the newest checkpoint without its seconds, and without the run's names."""
+    numbers = {k: v for k, v in newest(run_dir).numbers.items() if k != "made_for"}
     counters = {k: v for k, v in numbers["counters"].items() if k != "seconds"}
     return {**numbers, "counters": counters}
 

@@ -133,7 +133,7 @@ def make_rollout(
 
 
 def collect(rollout: Rollout, version: int = 0) -> Block:
-    """The rollout's next block, which nobody interrupts."""
+    """The rollout's next block, without an interruption."""
     block = rollout.collect(version)
     assert block is not None
     return block

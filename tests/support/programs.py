@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 
 from exarl.envs.external.env import HEADER
-from exarl.envs.external.serve import Limits, Server
+from exarl.envs.external.serve import Server
+from exarl.envs.external.session import Limits
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "external"

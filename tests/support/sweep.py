@@ -12,7 +12,7 @@ from exarl.sweep.executors import Job
 from exarl.sweep.manager import Manager
 from exarl.sweep.owner import Owner
 from exarl.sweep.spec import StudyConfig, SweepOptions, describe
-from exarl.sweep.study import Row, Study, StudyFolder
+from exarl.sweep.study import SettingRow, Study, StudyFolder
 
 FLAGS = {
     "agent": "PPO-v0",
@@ -33,7 +33,7 @@ class Quiet:
     def __init__(self) -> None:
         self.notes: list[str] = []
 
-    def update(self, rows: list[Row]) -> None:
+    def update(self, rows: list[SettingRow]) -> None:
         pass
 
     def note(self, text: str) -> None:
@@ -41,7 +41,7 @@ class Quiet:
 
 
 class Fake:
-    """An executor whose trainings are over after so many polls, some sooner than others."""
+    """An executor whose trainings are over after a number of polls, some sooner than others."""
 
     def __init__(
         self, outcome: Outcome, slots: int = 2, patience: Callable[[int], int] = lambda n: 2
@@ -103,7 +103,7 @@ def write_summary(place: Path, value: float | None, reason: str = "total_steps")
     (place / "summary.json").write_text(json.dumps(found))
 
 
-def work(path: Path, study: StudyConfig, executor: Any, **options: Any) -> list[Row]:
+def work(path: Path, study: StudyConfig, executor: Any, **options: Any) -> list[SettingRow]:
     """Run a study to its end; its settings."""
     folder = StudyFolder(path)
     with Owner(folder.workers) as owner:

@@ -42,12 +42,12 @@ def train_together(
     agents: Sequence[Any], blocks: Sequence[Block | None], steps: int = 32
 ) -> list[dict[str, float]]:
     with ThreadPoolExecutor(len(agents)) as pool:
-        jobs = [pool.submit(a.train, b, steps) for a, b in zip(agents, blocks, strict=True)]
+        jobs = [pool.submit(a.train_in_team, b, steps) for a, b in zip(agents, blocks, strict=True)]
         return [job.result() for job in jobs]
 
 
 def assert_same_state(agents: Sequence[Any]) -> None:
-    first, *others = (jax.tree.leaves(agent._learned) for agent in agents)
+    first, *others = (jax.tree.leaves(agent.train_state) for agent in agents)
     for other in others:
         for leaf, again in zip(first, other, strict=True):
             np.testing.assert_array_equal(leaf, again)

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from exarl.comm.mpi import find_mpiexec
+from exarl.comm.channel import find_mpiexec
 from exarl.errors import ConfigError
 from exarl.sweep.executors import Job
-from exarl.sweep.executors.local import Child, Local, thread_limits
+from exarl.sweep.executors.local import Local, TrainingProcess, thread_limits
 from exarl.sweep.executors.mpi import Place, check_groups, command_for
 
 
-def ended(child: Child, patience: float = 20.0) -> int:
+def ended(child: TrainingProcess, patience: float = 20.0) -> int:
     deadline = time.monotonic() + patience
     while (code := child.poll()) is None:
         assert time.monotonic() < deadline
@@ -25,8 +25,8 @@ def ended(child: Child, patience: float = 20.0) -> int:
     return code
 
 
-def python(text: str, output: Path) -> Child:
-    return Child([sys.executable, "-c", text], Job([], output, output.parent), {})
+def python(text: str, output: Path) -> TrainingProcess:
+    return TrainingProcess([sys.executable, "-c", text], Job([], output, output.parent), {})
 
 
 def test_a_crash_is_an_exit_code(tmp_path: Path) -> None:

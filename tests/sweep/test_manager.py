@@ -110,7 +110,7 @@ def test_a_batch_does_not_depend_on_timing(sampler: str, tmp_path: Path) -> None
 
 
 class Interrupting(Fake):
-    """Sends this process a signal when so many trainings have been started."""
+    """Sends this process a signal when N trainings have been started."""
 
     def start(self, job: Any) -> Any:
         handle = super().start(job)

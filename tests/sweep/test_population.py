@@ -30,7 +30,7 @@ def flags(**others: object) -> list[str]:
 
 @pytest.mark.slow
 def test_a_batch_is_what_its_trials_would_be_alone(tmp_path: Path) -> None:
-    """Stopped half-way and continued; the point that diverges harms nobody."""
+    """Stopped half-way and continued; the point that diverges harms no other."""
     pytest.importorskip("jax")
     points = [{"learning_rate": rate, "gamma": 0.97} for rate in (1e30, 3e-2)]
     seeds, run = [9, 4], tmp_path / "run"
@@ -107,7 +107,7 @@ def test_a_stop_signal_is_passed_on_and_told_to_who_listened(
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=stop).start()
-    with StopSignals() as signals, pytest.raises(population.Stopped) as stopped:
+    with StopSignals() as signals, pytest.raises(population.PopulationStopped) as stopped:
         run_population([], [{"gamma": 0.9}], [0], tmp_path / "run")
     assert signals.received == signal.SIGTERM
     assert stopped.value.exit_code == 143

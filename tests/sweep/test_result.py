@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from support.sweep import FLAGS, Fake, config, quadratic, work
 
-from exarl.run.components import configure
+from exarl.run.configure import configure
 from exarl.sweep.result import importances, write_results
-from exarl.sweep.study import Row, Study, StudyFolder
+from exarl.sweep.study import SettingRow, Study, StudyFolder
 from exarl.sweep.table import Lines, best_of, draw
 
 
@@ -34,7 +34,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> StudyFolder:
     return StudyFolder(path)
 
 
-def rows_of(folder: StudyFolder) -> list[Row]:
+def rows_of(folder: StudyFolder) -> list[SettingRow]:
     from exarl.sweep.spec import read_study
 
     return Study(folder, read_study(folder.config)).rows()

@@ -128,11 +128,11 @@ def test_the_same_command_finds_the_same_folder() -> None:
 
 def test_another_study_in_the_folder_is_refused(tmp_path: Path) -> None:
     store_study(tmp_path, config())
-    with pytest.raises(ConfigError, match="holds a study with seeds 1, not 3"):
+    with pytest.raises(ConfigError, match="contains a study with seeds 1, not 3"):
         find_study(tmp_path, config(seeds=3))
     with pytest.raises(ConfigError, match="4 trials already"):
         find_study(tmp_path, config(), {"trials": 3})
-    with pytest.raises(ConfigError, match="cannot change"):
+    with pytest.raises(ConfigError, match="cannot be changed"):
         understand(["--study", str(tmp_path), "--sampler", "gp"])
 
 

@@ -64,7 +64,7 @@ def test_only_the_settings_of_the_dead_are_run_again(tmp_path: Path) -> None:
         assert third.prepare() == [lost.setting]
         states = {row.setting: row.state for row in third.rows()}
         assert states[held.setting] == "running"
-        theirs.complete(lost, {1: 1.0}, 1.0)  # too late: it is somebody else's now
+        theirs.complete(lost, {1: 1.0}, 1.0)  # too late: another worker has it now
         assert {row.setting: row.state for row in third.rows()}[lost.setting] == "waiting"
         first = third.ask()
         assert first is not None and (first.setting, first.point) == (lost.setting, lost.point)

@@ -1,13 +1,13 @@
-"""Blocks in the making: what environments did and what a policy chose, put together step by step.
+"""Building blocks: what environments did and what a policy chose, put together step by step.
 
-Whoever holds an ``Assembly`` acts for these environments: their random streams and the policy's memory
-of them live here, whether the environments are in this process or on another rank.
+The owner of a ``BlockBuilder`` acts for its environments: their random streams and the policy's memory
+of them are kept here, whether the environments are in this process or on another rank.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,27 +18,27 @@ from exarl.learning.exploration import Streams, Together
 from exarl.types import Arrays, ArraySpec, Block, Cut, End, EnvSpec, Row
 
 BEGUN = "begun"
-"""Names what a state holds of a block in the making: ``3/begun/actions`` of environment 3."""
+"""Prefix of the names under which a state holds an unfinished block: ``3/begun/actions``."""
 _BY_STEP = ("actions", "rewards", "terminated", "truncated")
 
 
-class Asked(NamedTuple):
-    """What a policy acts on: [B, ...] observations, a stream for each, and its memory of them."""
+class PolicyInput(NamedTuple):
+    """What a policy acts on: [B, ...] observations, a random stream for each, and its memory."""
 
     observations: np.ndarray
     streams: Streams
     memory: Arrays
 
 
-class Policy:
-    """An agent as it acts while training; ``fixed``: always the first action."""
+class ActingPolicy:
+    """An agent as it acts in training; ``fixed``: always with the first action."""
 
     def __init__(self, agent: ExaAgent, fixed: bool = False) -> None:
         self._agent = agent
         self._fixed = fixed
 
-    def __call__(self, asked: Asked) -> tuple[Any, Arrays]:
-        """Actions and what is recorded with them; the memory changes in place."""
+    def __call__(self, asked: PolicyInput) -> tuple[np.ndarray, Arrays]:
+        """The actions and what is recorded with them; changes the memory in place."""
         if self._fixed:
             return self._agent.spec.action.zeros(len(asked.observations)), {}
         if not asked.memory:
@@ -47,7 +47,7 @@ class Policy:
 
 
 class Draft:
-    """A block in the making."""
+    """The arrays of a block that is being built."""
 
     def __init__(
         self, spec: EnvSpec, recorded: Mapping[str, ArraySpec], steps: int, width: int
@@ -61,7 +61,7 @@ class Draft:
         self.ends: list[list[End]] = [[] for _ in range(width)]
 
     def column(self, slot: int, steps: int) -> Arrays:
-        """What there is of one environment after ``steps`` steps, as named arrays."""
+        """The first ``steps`` steps of one environment, as named arrays."""
         ends = self.ends[slot]
         named = {name: array[:steps, slot] for name, array in self._by_step().items()}
         named["observations"] = self.observations[: steps + 1, slot]
@@ -71,7 +71,7 @@ class Draft:
         return {name: np.array(array) for name, array in named.items()}
 
     def fill(self, slot: int, column: Arrays) -> None:
-        """The inverse of ``column``."""
+        """Write what ``column`` returned."""
         for name, array in self._by_step().items():
             array[: len(column[name]), slot] = column[name]
         self.observations[: len(column["observations"]), slot] = column["observations"]
@@ -84,12 +84,13 @@ class Draft:
         return plain | {f"recorded/{name}": array for name, array in self.recorded.items()}
 
 
-class Assembly:
-    """Puts the steps of B environments together into blocks of T.
+class BlockBuilder:
+    """Builds blocks of T steps of B environments.
 
-    A step is ``act`` (below), then ``row`` filled in by whoever steps the environments, ``stepped``,
-    and for each environment that failed ``again``, a new row and ``stepped``; then ``advance``.
-    ``seen`` is where the environments stand when a block begins.
+    In each step, ``act`` (below) chooses the actions, the caller steps the environments and fills in
+    ``row``, and calls ``stepped``; for each environment that failed it calls ``again``, fills in the
+    row and calls ``stepped`` once more; then ``advance``. ``seen`` holds the observations at the
+    beginning of a block.
     """
 
     def __init__(
@@ -105,6 +106,10 @@ class Assembly:
         self._draft: Draft | None = None
         self._t = 0
         self.seen = agent.spec.observation.zeros(len(env_ids))
+
+    @property
+    def env_ids(self) -> Sequence[int]:
+        return self._env_ids
 
     @property
     def width(self) -> int:
@@ -126,18 +131,18 @@ class Assembly:
         self._t = 0
 
     def give_up(self) -> None:
-        """Whatever block has been begun will not be finished."""
+        """Drop the block that has been begun, if there is one."""
         self._draft = None
 
-    def ask(self) -> Asked:
-        """What the policy acts on in this step."""
+    def ask(self) -> PolicyInput:
+        """The policy's input in this step."""
         draft, t = self._now()
         for name in self._remembered:
             draft.recorded[f"memory/{name}"][t] = self._memory[name]
-        return Asked(draft.observations[t], self._streams, self._memory)
+        return PolicyInput(draft.observations[t], self._streams, self._memory)
 
-    def answer(self, chosen: Any, extras: Arrays) -> None:
-        """What the policy chose and recorded."""
+    def answer(self, chosen: np.ndarray, extras: Arrays) -> None:
+        """Store the actions that the policy chose, and what it recorded."""
         draft, t = self._now()
         draft.actions[t] = chosen
         for name, array in extras.items():
@@ -145,25 +150,25 @@ class Assembly:
 
     @property
     def actions(self) -> np.ndarray:
-        """[B, ...] of this step."""
+        """The actions [B, ...] of this step."""
         draft, t = self._now()
         actions: np.ndarray = draft.actions[t]
         return actions
 
     @property
     def row(self) -> Row:
-        """Where the outcome of this step belongs."""
+        """Views into which the outcome of this step is written."""
         draft, t = self._now()
         following = draft.observations[t + 1]
         return Row(following, draft.rewards[t], draft.terminated[t], draft.truncated[t])
 
     def stepped(self, ends: Sequence[End], cuts: Sequence[Cut]) -> None:
-        """The row is filled in; ``ends`` and ``cuts`` say which episodes are over.
+        """Note, once the row is filled in, which episodes have ended or failed.
 
-        A failed step leaves nothing: nobody knows where it led. The step before it becomes the
-        last of its episode, truncated, with the observation it led to. Where that step is the last of
-        the block before, it stays as it is: learning continues a block's end by the value of its
-        last observation, exactly as that of a truncated episode.
+        A failed step is dropped, since its result is unknown. The step before it becomes the last of
+        its episode, truncated, with the observation it led to. If that step is the last of the block
+        before, it stays as it is: learning continues the end of a block with the value of its last
+        observation, exactly as that of a truncated episode.
         """
         draft, t = self._now()
         for end in ends:
@@ -181,28 +186,29 @@ class Assembly:
             for name in self._remembered:
                 draft.recorded[f"memory/{name}"][t, i] = 0
 
-    def again(self, policy: Policy, cut: Cut) -> None:
+    def again(self, policy: ActingPolicy, cut: Cut) -> None:
         """Choose the action of an environment that failed, in its new episode.
 
-        From a stream apart, so that the other environments see the numbers they would have seen.
+        It draws from a separate stream, so that the other environments get the same random numbers as
+        without the failure.
         """
         draft, t = self._now()
         own = slice(cut.slot, cut.slot + 1)
         memory = {name: array[own] for name, array in self._memory.items()}
         apart = self._streams.apart(cut.slot, cut.number)
-        chosen, extras = policy(Asked(draft.observations[t, own], apart, memory))
+        chosen, extras = policy(PolicyInput(draft.observations[t, own], apart, memory))
         draft.actions[t, own] = chosen
         for name, array in extras.items():
             draft.recorded[name][t, own] = array
 
     def advance(self) -> None:
-        """This step is done."""
+        """Go on to the next step."""
         self._t += 1
 
     def finish(
         self, version: int, restarts: int, failures: np.ndarray, seconds: np.ndarray
     ) -> Block:
-        """The block, if all its numbers are finite."""
+        """The finished block. EnvironmentFailure if one of its numbers is not finite."""
         draft, _ = self._now()
         if (discount := self._agent.return_discount) is not None:
             ended = draft.terminated | draft.truncated
@@ -230,7 +236,7 @@ class Assembly:
         )
 
     def state(self) -> Arrays:
-        """The place in the random streams, the memory and the sums, by environment number."""
+        """Positions in the random streams, memory and discounted returns, by environment number."""
         arrays: Arrays = {}
         for slot, env_id in enumerate(self._env_ids):
             named = {"stream": np.array(self._streams.position), "return": self._returns[slot]}
@@ -239,7 +245,7 @@ class Assembly:
         return arrays
 
     def unfinished(self) -> Arrays:
-        """The block in the making, by environment number; nothing if there is none."""
+        """The unfinished block, by environment number; empty if there is none."""
         if self._draft is None:
             return {}
         arrays: Arrays = {}
@@ -249,7 +255,7 @@ class Assembly:
         return arrays
 
     def reopen(self, arrays: Arrays) -> None:
-        """Go on with the block that ``unfinished`` gave, if ``arrays`` holds one."""
+        """Continue the block that ``unfinished`` returned, if ``arrays`` holds one."""
         columns = [named_for(f"{env_id}/{BEGUN}/", arrays) for env_id in self._env_ids]
         steps = {len(column["actions"]) if column else -1 for column in columns}
         if len(steps) != 1 or steps == {-1}:
@@ -261,7 +267,7 @@ class Assembly:
             draft.fill(slot, column)
 
     def moved(self, cuts: Sequence[Cut], seen: np.ndarray) -> None:
-        """Between two steps these episodes were lost; ``seen`` is where the environments are now."""
+        """Note that these episodes were lost between two steps; ``seen`` are the new observations."""
         if self._draft is None:
             self.forget([cut.slot for cut in cuts])
             return
@@ -270,7 +276,7 @@ class Assembly:
         self.stepped((), cuts)
 
     def restore(self, arrays: Arrays, changed: Sequence[int]) -> None:
-        """Take over what ``state`` gave; of the slots in ``changed`` the episode is another one."""
+        """Take over what ``state`` returned; the slots in ``changed`` are in another episode."""
         for slot, env_id in enumerate(self._env_ids):
             if own := named_for(f"{env_id}/", arrays):
                 self._streams.seek(int(own["stream"]))
@@ -280,7 +286,7 @@ class Assembly:
                         array[slot] = own.get(f"memory/{name}", 0)
 
     def forget(self, slots: Sequence[int]) -> None:
-        """What was summed up and remembered of episodes that are over."""
+        """Reset the discounted return and the memory of these slots, whose episodes are over."""
         for slot in slots:
             self._returns[slot] = 0
             self._forget_memory(slot)
@@ -296,21 +302,21 @@ class Assembly:
     def _sum_up(
         self, discount: float, rewards: np.ndarray, ended: np.ndarray, sums: np.ndarray
     ) -> None:
-        """The discounted sum of each episode's rewards so far, at every step."""
+        """Write the discounted sum of each episode's rewards so far, at every step, into ``sums``."""
         for t in range(len(rewards)):
             self._returns = np.float32(discount) * self._returns + rewards[t]
             sums[t] = self._returns
             self._returns[ended[t]] = 0
 
 
-def act(policy: Policy, parts: Sequence[Assembly]) -> None:
+def act(policy: ActingPolicy, parts: Sequence[BlockBuilder]) -> None:
     """Choose the actions of all ``parts`` in one batch."""
     asked = [part.ask() for part in parts]
     if len(parts) == 1:
         parts[0].answer(*policy(asked[0]))
         return
     names = asked[0].memory
-    whole = Asked(
+    whole = PolicyInput(
         np.concatenate([each.observations for each in asked]),
         Together([each.streams for each in asked]),
         {name: np.concatenate([each.memory[name] for each in asked]) for name in names},

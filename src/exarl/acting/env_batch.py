@@ -1,10 +1,9 @@
-"""The environments of one actor, stepped side by side; who chooses the actions is not their affair."""
+"""The environments of one actor, stepped one after the other with actions that the caller chooses."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from time import perf_counter
-from typing import Any
 
 import numpy as np
 
@@ -13,11 +12,11 @@ from exarl.envs.guard import FAILING
 from exarl.types import FAILURES, Arrays, Cut, End, Row
 
 
-class Bench:
+class EnvBatch:
     """Owns the running episodes of an actor's environments, by slot.
 
-    ``changed`` are the episodes that the last ``state`` or ``restore`` could not go on with: their
-    environments are in another one. ``restarting`` is the seconds spent on making environments anew.
+    ``changed`` are the episodes that the last ``state`` or ``restore`` could not continue: their
+    environments are in another episode.
     """
 
     def __init__(self, episodes: Sequence[Episode]) -> None:
@@ -25,28 +24,28 @@ class Bench:
         self._begun = False
         self.env_ids = [episode.env_id for episode in episodes]
         self.changed: list[Cut] = []
-        self.restarting = 0.0
+        self._restarting = 0.0
 
     def begin(self) -> None:
-        """Start the first episodes, unless they run already."""
+        """Start the first episodes, unless they have begun."""
         if not self._begun:
             self._begun = True
             for episode in self._episodes:
                 episode.begin()
 
     def observe(self, observations: np.ndarray) -> None:
-        """Write where the environments stand into [B, ...]."""
+        """Write the present observations into [B, ...]."""
         for i, episode in enumerate(self._episodes):
             observations[i] = episode.observation
 
     def step(
-        self, actions: Any, row: Row, slots: Sequence[int] | None = None
+        self, actions: np.ndarray | Sequence[int], row: Row, slots: Sequence[int] | None = None
     ) -> tuple[list[End], list[Cut]]:
         """Step environments (None: all of them), and begin the next episode where one has ended.
 
-        Writes their part of ``row``, whose flags must be False before. An environment that fails is
-        made anew if it has a guard, and its observation is then the first of a new episode: the
-        step has still to be made.
+        Writes their part of ``row``, whose flags must be False before. An environment that fails and
+        has a guard is replaced by a new one. Its observation is then the first of a new episode, and
+        its step has still to be made.
         """
         observations, rewards, terminated, truncated = row
         ends: list[End] = []
@@ -71,8 +70,13 @@ class Bench:
         total_reward, length = episode.total_reward, episode.length
         episode.recover(error)
         episode.begin()
-        self.restarting += perf_counter() - started
+        self._restarting += perf_counter() - started
         return Cut(slot, episode.number, total_reward, length)
+
+    def take_restarting(self) -> float:
+        """Seconds spent since the last call on new environments in place of failed ones."""
+        seconds, self._restarting = self._restarting, 0.0
+        return seconds
 
     def take_failures(self) -> tuple[int, np.ndarray]:
         """Restarts, and failures by environment [F, 1 + kinds], since the last call."""
@@ -93,7 +97,7 @@ class Bench:
         for slot, episode in enumerate(self._episodes):
             number, total_reward, length = episode.number, episode.total_reward, episode.length
             named = episode.state()
-            if episode.number != number:  # it failed when asked
+            if episode.number != number:  # it failed in ``state``
                 self.changed.append(Cut(slot, episode.number, total_reward, length))
             if episode.failures.any():  # of a block that was not finished
                 named["failures"] = episode.failures.copy()
@@ -103,7 +107,7 @@ class Bench:
         return arrays
 
     def restore(self, arrays: Arrays) -> None:
-        """Continue the episodes that ``arrays`` knows; the other environments start afresh."""
+        """Continue the episodes in ``arrays``; the other environments start their first episode."""
         self._begun = True
         self.changed = []
         for slot, episode in enumerate(self._episodes):
@@ -125,5 +129,5 @@ class Bench:
 
 
 def named_for(prefix: str, arrays: Arrays) -> Arrays:
-    """What a state holds under ``prefix``, such as ``3/`` for environment 3."""
+    """The arrays whose names begin with ``prefix``, without it; ``3/`` selects environment 3."""
     return {n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)}

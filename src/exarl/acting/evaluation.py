@@ -21,11 +21,11 @@ class Played:
     total_reward: float
     length: int
     terminated: bool
-    failed: bool = False  # cut at the last good step before the environment failed
+    failed: bool = False  # it ends with the last good step before the environment failed
 
 
 def play(agent: ExaAgent, episode: Episode, on_step: Callable[[Any], None] | None = None) -> Played:
-    """One greedy episode; ``on_step`` sees the environment after its reset and every step."""
+    """Play one greedy episode; ``on_step`` is called with the environment after reset and each step."""
     episode.begin()
     spec = agent.spec
     memory = {name: array.zeros(1) for name, array in agent.memory.items()}
@@ -50,7 +50,7 @@ def play(agent: ExaAgent, episode: Episode, on_step: Callable[[Any], None] | Non
 
 @dataclass(frozen=True)
 class Evaluation:
-    """How a policy did, and which."""
+    """The results of a policy, and its weights."""
 
     steps: int
     rewards: list[float]
@@ -63,13 +63,13 @@ class Evaluation:
 
 
 class GivenUp(Exception):
-    """The run is over; nobody wants to know any more."""
+    """The run is over and the evaluation is not needed any more."""
 
 
 class Evaluator:
-    """Plays the policy of a running training every ``every`` steps, in a thread and an environment of
-    its own, so that neither actors nor learners wait. Every time the same episodes are played. When
-    an evaluation is due while one is under way, it is left out.
+    """Evaluates the policy every ``every`` steps of training, in a thread and an environment of its
+    own, so that neither actors nor learners wait. Each evaluation plays the same episodes. One that is
+    due while another is running is left out.
     """
 
     def __init__(self, agent: ExaAgent, episode: Episode, every: int, episodes: int) -> None:
@@ -79,32 +79,32 @@ class Evaluator:
         self._episodes = episodes
         self._due = every
         self._thread: threading.Thread | None = None
-        self._found: Evaluation | BaseException | None = None
+        self._result: Evaluation | BaseException | None = None
         self._over = False
 
     def offer(self, steps: int, weights: Callable[[], np.ndarray]) -> None:
-        """Start an evaluation of these weights if one is due and none is under way."""
+        """Start an evaluation of these weights if one is due and none is running."""
         if steps < self._due or self._thread is not None:
             return
         self._due = (steps // self._every + 1) * self._every
-        # A daemon: the end of the program does not wait for a step that takes hours.
+        # A daemon thread: the program's end does not wait for a step that takes hours.
         self._thread = threading.Thread(
             target=self._evaluate, args=(steps, weights()), name="evaluation", daemon=True
         )
         self._thread.start()
 
     def result(self, wait: bool = False) -> Evaluation | None:
-        """The evaluation that has ended since the last call; what raised in it is raised here."""
+        """The evaluation that has ended since the last call, if one has. Raises what it raised."""
         if self._thread is None or (self._thread.is_alive() and not wait):
             return None
         self._thread.join()
         self._thread = None
-        if isinstance(self._found, BaseException):
-            raise self._found
-        return self._found
+        if isinstance(self._result, BaseException):
+            raise self._result
+        return self._result
 
     def close(self) -> None:
-        """Give up what is under way, after its present step, and close the environment."""
+        """Stop a running evaluation after its present step, and close the environment."""
         self._over = True
         if self._thread is None or not self._thread.is_alive():
             self._episode.close()
@@ -115,9 +115,9 @@ class Evaluator:
             self._episode.number = -1
             played = [play(self._agent, self._episode, self._go_on) for _ in range(self._episodes)]
             rewards, lengths = [p.total_reward for p in played], [p.length for p in played]
-            self._found = Evaluation(steps, rewards, lengths, weights)
+            self._result = Evaluation(steps, rewards, lengths, weights)
         except BaseException as error:  # noqa: BLE001 - raised again where the result is taken
-            self._found = error
+            self._result = error
 
     def _go_on(self, _: Any) -> None:
         if self._over:

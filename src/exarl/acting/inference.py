@@ -1,8 +1,8 @@
-"""Acting for environments on other ranks: observations come in, actions go out, blocks are made here.
+"""Acting for environments on other ranks: observations come in, actions go out, blocks are built here.
 
-A thread beside the learner's own does it, so that environments are answered while an update is
-computed. It alone talks to the actors; with the learner it exchanges orders, blocks and answers
-through queues.
+A second thread of the learner does it, so that environments are answered while an update is computed.
+Only this thread communicates with the actors; it exchanges orders, blocks and answers with the
+learner's main thread through queues.
 """
 
 from __future__ import annotations
@@ -12,49 +12,57 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter, perf_counter_ns
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
-from exarl.acting.block_builder import Assembly, Policy, act
+from exarl.acting.block_builder import ActingPolicy, BlockBuilder, act
 from exarl.agents.base import ExaAgent
 from exarl.comm.codec import decode_arrays
-from exarl.comm.messages import ANY, GRANT, SEND_STATE, STOP
-from exarl.comm.steps import Report, StepCodec
-from exarl.comm.wait import wait_for
+from exarl.comm.messages import (
+    LAST,
+    ActorState,
+    Grant,
+    Order,
+    Payload,
+    SendState,
+    StepEnvs,
+    StepKind,
+    StopActing,
+    Tag,
+    encode,
+)
+from exarl.comm.steps import StepCodec, StepReport
+from exarl.comm.transport import ANY
+from exarl.comm.waiting import wait_for
 from exarl.records.clock import Clock
-from exarl.types import ACTOR_PHASES, FAILURES, Arrays, Block, Row
+from exarl.types import ACTOR_PHASES, FAILURES, Arrays, Block, PyTree, Row
 
-ORDER_TAG, REPORT_TAG = 1, 2
-ACT = 3
-"""An order that carries actions; the others are those of ``paced``."""
-HELLO, STEPPED, STATE, GOODBYE = range(4)
-"""Kinds of reports."""
 BRISK_S = 1e-3
-"""How long both sides look for a message before they sleep: a round trip is shorter than a sleep."""
+"""How long both sides poll for a message before they sleep: a round trip is shorter than a sleep."""
 
 
 class Post(Protocol):
-    """What is needed of a ``comm.mpi.Channel``."""
+    """What is needed of a ``comm.channel.Channel``."""
 
     def poll(self, source: int = ..., tag: int = ...) -> tuple[int, np.ndarray] | None: ...
 
-    def post(self, payload: Any, dest: int, tag: int) -> None: ...
+    def post(self, payload: Payload, dest: int, tag: int) -> None: ...
 
 
 @dataclass
 class Station:
-    """One actor as the learner sees it; its environments have their places in ``assembly``."""
+    """One actor as the learner sees it; ``assembly`` holds the places of its environments."""
 
     rank: int
-    assembly: Assembly
+    assembly: BlockBuilder
     incarnation: int | None = None  # of the process that has these places now
-    leave: int = 0  # blocks it may begin
+    grants: int = 0  # blocks it may begin
     awaited: int = 0  # reports to come
-    states_wanted: int = 0
-    state_asked: bool = False
+    wanted: int | None = None  # the newest snapshot for which it has still to be asked
+    asked: int | None = None  # the snapshot for which it has been asked
     gone: bool = False
-    since: float = 0.0  # when it began to wait for an action, or for leave
+    since: float = 0.0  # when it began to wait for an action, or for a grant
     version: int = 0  # of the weights that began the block
     begun: int = 0  # blocks
     made: int = 0
@@ -63,25 +71,26 @@ class Station:
     failures: dict[int, np.ndarray] = field(default_factory=dict)
     seconds: np.ndarray = field(default_factory=lambda: np.zeros(len(ACTOR_PHASES)))
 
-    def count(self, report: Report) -> None:
-        """Add up what a report says of failures and time."""
+    def count(self, report: StepReport) -> None:
+        """Add up the failures and the time of a report."""
         self.restarts += report.restarts
         for env_id, *counts in report.failures.tolist():
             self.failures[env_id] = self.failures.get(env_id, 0) + np.array(counts, np.int64)
         env, wait, restart = report.seconds.tolist()
-        # The actor waited for messages, for actions and for leave; the latter two are known here,
-        # but for the first leave, for which it waited while the learner was still starting.
-        send, leave = (wait, 0.0) if self.begun > 1 else (0.0, wait)
-        self.seconds += [env, 0.0, send, leave, restart]
+        # The actor waited for messages, for actions and for grants. The latter two are known here,
+        # except for the first grant, for which it waited while the learner was still starting.
+        send, idle = (wait, 0.0) if self.begun > 1 else (0.0, wait)
+        self.seconds += [env, 0.0, send, idle, restart]
 
     def spent(self, phase: str) -> None:
-        """The actor has been waiting for this since ``self.since``."""
+        """Count the time since ``self.since`` as the actor's ``phase``."""
         if self.begun > 1:
             waited = perf_counter() - self.since
             self.seconds[ACTOR_PHASES.index(phase)] += waited
             self.seconds[ACTOR_PHASES.index("send")] -= waited
 
     def finish(self) -> Block:
+        """The block, whose steps are complete."""
         rows = [[env_id, *counts.tolist()] for env_id, counts in sorted(self.failures.items())]
         failures = np.array(rows, np.int64).reshape(-1, 1 + len(FAILURES))
         seconds = self.seconds.clip(0)
@@ -90,29 +99,33 @@ class Station:
         self.seconds = np.zeros(len(ACTOR_PHASES))
         return block
 
-    def state(self, report: Report) -> Arrays:
-        """The state of its environments, of which it has told its own part."""
+    def state(self, report: StepReport) -> Arrays:
+        """The state of its environments: the actor's part, in the report, and the learner's."""
         arrays = decode_arrays(report.tail) | self.assembly.state()
-        for env_id, counts in self.failures.items():  # of a block that was given up
+        for env_id, counts in self.failures.items():  # since the last block
             name = f"{env_id}/failures"
             arrays[name] = arrays.get(name, 0) + counts
+        if self.restarts:
+            name = f"{self.assembly.env_ids[0]}/restarts"
+            arrays[name] = np.array(arrays.get(name, 0) + self.restarts)
         return arrays
 
 
 @dataclass(frozen=True)
 class Batching:
-    """When to act: for ``rows`` environments at once, or ``wait`` seconds after the first has come."""
+    """When to act: for ``rows`` environments at once, or ``wait`` seconds after the first report."""
 
     rows: int
     wait: float
 
 
 class InferenceThread(threading.Thread):
-    """Acts for all stations with the newest weights, and makes their blocks.
+    """Acts for all stations with the newest weights, and builds their blocks.
 
-    ``orders`` takes (order, rank) of ``paced``, ``offer`` sets the weights; ``blocks`` fills with
-    (rank, block), and ``answers`` with (rank, order, blocks made, dropped, state). What it raises is
-    left in ``error``. ``stored`` are the states of environments that a resumed run continues.
+    ``orders`` takes (order, rank), of which the rank matters for a ``Grant`` only; ``offer`` sets the
+    weights. ``blocks`` fills with (rank, block), and ``answers`` with (rank, answer, state). An
+    exception is kept in ``error``. ``stored`` are the states of environments that a resumed run
+    continues.
     """
 
     def __init__(
@@ -122,22 +135,22 @@ class InferenceThread(threading.Thread):
         stations: Sequence[Station],
         codec: StepCodec,
         batching: Batching,
-        take_weights: Callable[[Any], None],
+        take_weights: Callable[[PyTree], None],
         clock: Clock,
         *,
         fixed_action: bool = False,
         stored: Arrays | None = None,
     ) -> None:
         super().__init__(name="inference", daemon=True)
-        self.orders: deque[tuple[int, int]] = deque()
+        self.orders: deque[tuple[Order, int]] = deque()
         self.blocks: deque[tuple[int, Block]] = deque()
-        self.answers: deque[tuple[int, int, int, int, Arrays]] = deque()
+        self.answers: deque[tuple[int, ActorState, Arrays]] = deque()
         self.error: BaseException | None = None
-        self._offered: tuple[int, Any] = (0, None)
+        self._offered: tuple[int, PyTree] = (0, None)
         self._version = -1
         self._channel = channel
         self._agent = agent
-        self._policy = Policy(agent, fixed_action)
+        self._policy = ActingPolicy(agent, fixed_action)
         self._stations = {station.rank: station for station in stations}
         self._codec = codec
         self._batching = batching
@@ -145,11 +158,11 @@ class InferenceThread(threading.Thread):
         self._clock = clock
         self._stored = stored or {}
         self._resting: list[Station] = []  # between two blocks
-        self._ready: list[Station] = []  # with observations that want an action
+        self._ready: list[Station] = []  # with observations that need an action
         self._rows_ready = self._rows_away = 0  # environments: here, and being stepped
         self._stopping = False
 
-    def offer(self, weights: Any, version: int) -> None:
+    def offer(self, weights: PyTree, version: int) -> None:
         """Act with these as soon as possible."""
         self._offered = (version, weights)
 
@@ -161,18 +174,18 @@ class InferenceThread(threading.Thread):
             self.error = error
 
     def work(self) -> bool | None:
-        """Do what can be done now; None: nothing."""
+        """Do what can be done now; None if there was nothing to do."""
         busy = None
         while self.orders:
             self._obey(*self.orders.popleft())
             busy = True
-        while (found := self._channel.poll(ANY, REPORT_TAG)) is not None:
-            self._hear(self._stations[found[0]], self._codec.decode(found[1]))
+        while (found := self._channel.poll(ANY, Tag.REPORT)) is not None:
+            self._receive(self._stations[found[0]], self._codec.decode(found[1]))
             busy = True
         if self._stopping:
             return busy
         if busy and self._resting:
-            self._resting = [station for station in self._resting if not self._leaves(station)]
+            self._resting = [station for station in self._resting if not self._starts(station)]
         if self._ready and self._due():
             self._answer()
             busy = True
@@ -180,63 +193,62 @@ class InferenceThread(threading.Thread):
 
     # -- the learner's orders -------------------------------------------------------------------
 
-    def _obey(self, order: int, rank: int) -> None:
-        if order == GRANT:
-            self._stations[rank].leave += 1
-        elif order == SEND_STATE:
+    def _obey(self, order: Order, rank: int) -> None:
+        if isinstance(order, Grant):
+            self._stations[rank].grants += 1
+        elif isinstance(order, SendState):
             for station in self._stations.values():
-                station.states_wanted += 1
+                station.wanted = order.snapshot
         else:
             self._stopping = True
             for station in self._stations.values():
-                self._send(station, STOP)
+                self._send(station, order)
 
-    def _leaves(self, station: Station) -> bool:
-        """Whether a station that rests has something to do again."""
-        if station.states_wanted:
-            station.states_wanted -= 1
-            station.state_asked = True
-            self._send(station, SEND_STATE)
+    def _starts(self, station: Station) -> bool:
+        """Send a resting station its next order, if there is one; whether there was."""
+        if station.wanted is not None:
+            station.asked, station.wanted = station.wanted, None
+            self._send(station, SendState(station.asked))
             return True
-        if not station.leave or self._offered[1] is None:
+        if not station.grants or self._offered[1] is None:
             return False
-        station.leave -= 1
+        station.grants -= 1
         self._refresh()
         station.version = self._version
         station.begun += 1
         station.spent("wait")
         station.assembly.begin()
-        self._wants_action(station)
+        self._needs_action(station)
         return True
 
     # -- the actors' reports --------------------------------------------------------------------
 
-    def _hear(self, station: Station, report: Report) -> None:
-        if report.kind == HELLO:
+    def _receive(self, station: Station, report: StepReport) -> None:
+        if report.kind == StepKind.HELLO:
             self._greet(station, report)
         elif report.incarnation != station.incarnation:
-            return  # said by a process whose places have another owner now
+            return  # from a process that another one has replaced
         station.count(report)
-        if report.kind == STEPPED:
+        if report.kind == StepKind.STEPPED:
             self._stepped(station, report)
             return
         station.assembly.seen[...] = report.row.observations
         station.assembly.forget([cut.slot for cut in report.cuts])
-        if report.kind == STATE:
-            station.state_asked = False
-            self._tell(station, SEND_STATE, report)
-        elif report.kind == GOODBYE:
+        if report.kind == StepKind.STATE and station.asked is not None:
+            self._pass_on(station, station.asked, report)
+            station.asked = None
+        elif report.kind == StepKind.GOODBYE:
             station.gone = True
             station.dropped += station.assembly.open
-            self._tell(station, STOP, report)
+            self._pass_on(station, LAST, report)
             return
         self._rest(station)
 
-    def _tell(self, station: Station, order: int, report: Report) -> None:
-        state = station.state(report)
-        self.answers.append((station.rank, order, station.made, station.dropped, state))
+    def _pass_on(self, station: Station, snapshot: int, report: StepReport) -> None:
+        answer = ActorState(snapshot, station.made, station.dropped)
+        self.answers.append((station.rank, answer, station.state(report)))
 
-    def _greet(self, station: Station, report: Report) -> None:
+    def _greet(self, station: Station, report: StepReport) -> None:
         """A process takes its places, or takes over those of another one."""
         assembly = station.assembly
         if station.incarnation is None:
@@ -246,7 +258,7 @@ class InferenceThread(threading.Thread):
         station.incarnation = report.incarnation
 
     def _clear(self, station: Station) -> None:
-        """Make fresh places of those of a process that is gone, and ask the next for what it owes."""
+        """Clear the places of a process that is gone; what it owed is asked of the next one."""
         assembly = station.assembly
         if station in self._ready:
             self._ready.remove(station)
@@ -254,15 +266,16 @@ class InferenceThread(threading.Thread):
         self._rows_away -= assembly.width if station.awaited else 0
         self._resting = [other for other in self._resting if other is not station]
         station.dropped += assembly.open
-        station.leave += assembly.open
-        station.states_wanted += station.state_asked
-        station.awaited, station.state_asked = 0, False
+        station.grants += assembly.open
+        if station.wanted is None:
+            station.wanted = station.asked
+        station.awaited, station.asked = 0, None
         assembly.give_up()
         assembly.forget(range(assembly.width))
         if self._stopping:
-            self._send(station, STOP)
+            self._send(station, StopActing())
 
-    def _stepped(self, station: Station, report: Report) -> None:
+    def _stepped(self, station: Station, report: StepReport) -> None:
         assembly = station.assembly
         if report.slot < 0:
             for target, source in zip(assembly.row, report.row, strict=True):
@@ -284,13 +297,13 @@ class InferenceThread(threading.Thread):
             self.blocks.append((station.rank, self._agent.prepare(station.finish())))
             self._rest(station)
         else:
-            self._wants_action(station)
+            self._needs_action(station)
 
     def _rest(self, station: Station) -> None:
         station.since = perf_counter()
         self._resting.append(station)
 
-    def _wants_action(self, station: Station) -> None:
+    def _needs_action(self, station: Station) -> None:
         station.since = perf_counter()
         self._ready.append(station)
         self._rows_ready += station.assembly.width
@@ -320,11 +333,10 @@ class InferenceThread(threading.Thread):
 
     def _act(self, station: Station, slot: int) -> None:
         station.awaited += 1
-        self._send(station, ACT, slot, station.assembly.actions.tobytes())
+        self._send(station, StepEnvs(slot), station.assembly.actions)
 
-    def _send(self, station: Station, order: int, slot: int = -1, payload: bytes = b"") -> None:
-        header = np.array([order, slot], np.int64).tobytes()
-        self._channel.post(header + payload, station.rank, ORDER_TAG)
+    def _send(self, station: Station, order: Order, actions: Payload = b"") -> None:
+        self._channel.post(encode(order, actions), station.rank, Tag.ORDER)
 
     def _refresh(self) -> None:
         version, weights = self._offered

@@ -1,4 +1,4 @@
-"""The one rollout: B environments and a policy give blocks of T steps."""
+"""The rollout: B environments and a policy give blocks of T steps."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from time import perf_counter
 
 import numpy as np
 
-from exarl.acting.block_builder import Assembly, Policy, act
-from exarl.acting.env_batch import Bench
+from exarl.acting.block_builder import ActingPolicy, BlockBuilder, act
+from exarl.acting.env_batch import EnvBatch
 from exarl.agents.base import ExaAgent, Spread
 from exarl.envs.episode import Episode
 from exarl.learning.exploration import Streams
@@ -18,7 +18,7 @@ _WHOLE, _REAL = ("number", "length", "stream"), ("total_reward", "return")
 
 
 class Rollout:
-    """Acts for the environments of this actor: ``bench`` steps them, an assembly makes the blocks."""
+    """Acts in the environments of this actor: ``envs`` steps them, a builder makes the blocks."""
 
     def __init__(
         self,
@@ -31,10 +31,10 @@ class Rollout:
         spread: Spread | None = None,
         moved: Callable[[], None] = lambda: None,
     ) -> None:
-        self.bench = Bench(episodes)
+        self.envs = EnvBatch(episodes)
         self._agent = agent
-        self._policy = Policy(agent, fixed_action)
-        self._assembly = Assembly(agent, self.bench.env_ids, streams, block_steps)
+        self._policy = ActingPolicy(agent, fixed_action)
+        self._builder = BlockBuilder(agent, self.envs.env_ids, streams, block_steps)
         self._spread = spread
         self._moved = moved
 
@@ -42,18 +42,20 @@ class Rollout:
         """Step every environment ``block_steps`` times with the agent's present weights.
 
         Autoreset keeps the true last observation of an episode, and ``terminated`` apart from
-        ``truncated``. An environment that fails is made anew if its episodes have a guard; without,
-        EnvironmentFailure is raised when it returns NaN or infinity. When ``stopped``, asked between
-        steps, says so, None is returned; the next call goes on with the same block.
+        ``truncated``. An environment that fails is replaced by a new one if its episodes have a guard;
+        without, EnvironmentFailure is raised when it returns NaN or infinity. ``stopped`` is called
+        between steps; when it returns True, ``collect`` returns None, and the next call goes on with
+        the same block.
         """
-        bench, assembly, mine = self.bench, self._assembly, [self._assembly]
-        bench.begin()
-        if not assembly.open:
-            bench.observe(assembly.seen)
-            assembly.begin()
-        inference = bench.restarting = 0.0
+        envs, builder, mine = self.envs, self._builder, [self._builder]
+        envs.begin()
+        if not builder.open:
+            envs.observe(builder.seen)
+            builder.begin()
+        envs.take_restarting()  # between two blocks
+        inference = 0.0
         started = perf_counter()
-        while not assembly.complete:
+        while not builder.complete:
             if stopped is not None and stopped():
                 return None
             self._moved()
@@ -61,66 +63,67 @@ class Rollout:
             act(self._policy, mine)
             inference += perf_counter() - asked
             self._step()
-        total = perf_counter() - started - bench.restarting
+        restarting = envs.take_restarting()
+        total = perf_counter() - started - restarting
         seconds = np.zeros(len(ACTOR_PHASES))
-        seconds[[0, 1, -1]] = total - inference, inference, bench.restarting
-        block = assembly.finish(version, *bench.take_failures(), seconds)
+        seconds[[0, 1, -1]] = total - inference, inference, restarting
+        block = builder.finish(version, *envs.take_failures(), seconds)
         return self._agent.prepare(block, self._spread)
 
     def _step(self) -> None:
-        assembly, row = self._assembly, self._assembly.row
-        ends, cuts = self.bench.step(self._actions(), row)
-        assembly.stepped(ends, cuts)
+        builder, row = self._builder, self._builder.row
+        ends, cuts = self.envs.step(self._actions(), row)
+        builder.stepped(ends, cuts)
         while cuts:
             cut = cuts.pop()
-            assembly.again(self._policy, cut)
-            ends, failed = self.bench.step(self._actions(), row, [cut.slot])
-            assembly.stepped(ends, failed)
+            builder.again(self._policy, cut)
+            ends, failed = self.envs.step(self._actions(), row, [cut.slot])
+            builder.stepped(ends, failed)
             cuts += failed
-        assembly.advance()
+        builder.advance()
 
     def _actions(self) -> np.ndarray | list[int]:
         # Python integers are what most environments expect, and faster than NumPy's.
-        actions = self._assembly.actions
+        actions = self._builder.actions
         return actions.tolist() if self._agent.spec.n_actions is not None else actions
 
     def state(self, unfinished: bool = False) -> Arrays:
         """The running episodes and the place in the random streams, by environment number.
 
-        ``unfinished``: also the block that ``collect`` was stopped in. Without, its steps are lost to
-        a run that is resumed.
+        ``unfinished``: also the block that ``collect`` was stopped in. Without it, a resumed run does
+        not have these steps.
         """
-        episodes = self.bench.state()
+        episodes = self.envs.state()
         if not unfinished:
-            self._assembly.give_up()
+            self._builder.give_up()
         self._account_for_changes()
-        begun = self._assembly.unfinished()
-        return episodes | self._assembly.state() | begun
+        begun = self._builder.unfinished()
+        return episodes | self._builder.state() | begun
 
     def restore(self, arrays: Arrays) -> None:
-        """Continue the episodes that ``arrays`` knows, and the block if one was begun; the other
-        environments start afresh. ValueError where a stored number is none."""
+        """Continue the episodes in ``arrays``, and the block if one was begun; the other environments
+        start their first episode. ValueError where a stored number has the wrong type."""
         check_stored(arrays)
-        self.bench.restore(arrays)
-        self.bench.observe(np.empty_like(self._assembly.seen))  # which they must fit into
-        self._assembly.reopen(arrays)
-        changed = [] if self._assembly.open else [cut.slot for cut in self.bench.changed]
-        self._assembly.restore(arrays, changed)
+        self.envs.restore(arrays)
+        self.envs.observe(np.empty_like(self._builder.seen))  # raises if they do not fit
+        self._builder.reopen(arrays)
+        changed = [] if self._builder.open else [cut.slot for cut in self.envs.changed]
+        self._builder.restore(arrays, changed)
         self._account_for_changes()
 
     def _account_for_changes(self) -> None:
-        assembly, cuts = self._assembly, self.bench.changed
+        builder, cuts = self._builder, self.envs.changed
         if cuts:
-            seen = np.empty_like(assembly.seen)
-            self.bench.observe(seen)
-            assembly.moved(cuts, seen)
+            seen = np.empty_like(builder.seen)
+            self.envs.observe(seen)
+            builder.moved(cuts, seen)
 
     def close(self) -> None:
-        self.bench.close()
+        self.envs.close()
 
 
 def check_stored(states: Arrays) -> None:
-    """ValueError where a number in the stored states of environments is none of its kind."""
+    """Raise ValueError where a number in the stored states of environments has the wrong type."""
     for name, array in states.items():
         what = name.partition("/")[2]
         whole = what in _WHOLE and (array.dtype.kind not in "iu" or array.size != 1)

@@ -1,16 +1,18 @@
 """Advantage actor-critic, synchronous (A2C) or asynchronous (A3C): Mnih et al. 2016, arXiv 1602.01783.
 
-The mathematics is one; which of the two it is, the workflow says.
+The mathematics is one; the workflow decides which of the two it is.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-from exarl.agents.onpolicy import OnPolicy, OnPolicyConfig
+from exarl.agents.agent import NetworkAgent
+from exarl.agents.algorithm import Hyper, TrainState
+from exarl.agents.base import MakeNetwork
+from exarl.agents.onpolicy import ActorCritic, OnPolicyConfig, networks_for, total, value_loss
 from exarl.config import param
-from exarl.types import Block
+from exarl.types import Array, Batch, EnvSpec, Metrics, Namespace, Params
 
 
 @dataclass(frozen=True)
@@ -21,49 +23,34 @@ class A2CConfig(OnPolicyConfig):
     normalize_advantages: bool = param(False, "advantages of a batch with mean 0 and deviation 1")
 
 
-class A2C(OnPolicy):
+@dataclass(frozen=True)
+class AdvantageActorCritic(ActorCritic[A2CConfig]):
     """One update from each block."""
 
-    Config = A2CConfig
-    metrics = ("loss", "policy_loss", "value_loss", "entropy")
-
-    def loss(self, compiled: Any, params: Any, batch: Any) -> tuple[Any, Any]:
-        """The whole loss of a block, and its terms."""
-        xp = compiled.jnp
-        outputs, values = self.evaluate(compiled, params, batch)
+    def loss(
+        self, xp: Namespace, hyper: Hyper, params: Params, state: TrainState, batch: Batch
+    ) -> tuple[Array, Metrics]:
+        outputs, values = self.evaluate(xp, params, batch)
         log_prob, entropy = self.log_prob_entropy(xp, params, outputs, batch["action"])
         policy_loss = -(log_prob * self.advantages(xp, batch)).mean()
-        return self.total(policy_loss, self.value_loss(xp, values, batch), entropy.mean())
+        return total(hyper, policy_loss, value_loss(values, batch), entropy.mean())
 
-    def plan(self, compiled: Any) -> Any:
-        optimiser = self.optimiser(compiled)
+    def minibatch(self, data: Batch, update: int | Array) -> Batch:
+        return data
 
-        def gradient(state: Any, batch: Any) -> Any:
-            return compiled.gradient_of(
-                lambda params: self.loss(compiled, params, batch), state["params"]
-            )
-
-        def apply(state: Any, slope: Any) -> Any:
-            params, opt = compiled.descend(optimiser, slope, state["opt"], state["params"])
-            return {**state, "params": params, "opt": opt}
-
-        return compiled.Plan(
-            gradient,
-            apply,
-            prepare=lambda state, inputs: self.data(compiled, state, inputs),
-            pick=lambda data, i: data,
-        )
-
-    def updates_of(self, steps: int, made: int) -> int:
+    def n_updates(self, steps: int, made: int) -> int:
         return 1
 
-    def fused(self, compiled: Any, state: Any, block: Any, made: Any, key: Any) -> tuple[Any, Any]:
-        inputs = self.inputs(block, compiled.jnp)
-        state, metrics = compiled.scanned(self.plan(compiled), state, inputs, 1)
-        return state, metrics
 
-    def train(self, block: Block | None, steps: int | None = None) -> dict[str, Any]:
-        self.follow(block)
-        self._steps += steps if steps is not None else block.steps if block else 0
-        inputs = None if block is None else self.inputs(block)
-        return self.report(1, self.learn(inputs, 1))
+def make(spec: EnvSpec, config: A2CConfig, network: MakeNetwork) -> AdvantageActorCritic:
+    """The algorithm for an environment."""
+    return AdvantageActorCritic(spec, config, networks_for(spec, config, network))
+
+
+class A2C(NetworkAgent[A2CConfig]):
+    """Advantage actor-critic."""
+
+    Config = A2CConfig
+    action_kind = "any"
+    metrics = AdvantageActorCritic.terms
+    make_algorithm = staticmethod(make)

@@ -20,28 +20,14 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from exarl.errors import CheckpointError
+from exarl.config import LearnerConfig
+from exarl.errors import CheckpointError, ConfigError
 from exarl.learning.exploration import Streams
-from exarl.types import Arrays, ArraySpec, Block, EnvSpec
-
-
-class Network(Protocol):
-    """What ``exarl.networks`` builds: parameters and one forward pass over ``xp``."""
-
-    def init(self, rng: np.random.Generator) -> Arrays: ...
-
-    def apply(self, xp: Any, params: Any, observations: Any, extra: Any = None) -> Any: ...
-
-    @property
-    def memory(self) -> Mapping[str, ArraySpec]: ...
-
-    def step(
-        self, xp: Any, params: Any, observations: Any, memory: Any, extra: Any = None
-    ) -> tuple[Any, Any]: ...
-
+from exarl.networks.network import Network
+from exarl.types import Arrays, ArraySpec, Block, EnvSpec, Metrics
 
 Spread = Callable[[Arrays], Arrays]
-"""Lets the ranks of an environment group ``generate`` a part of the rows each."""
+"""Lets each rank of an environment group ``generate`` a part of the rows."""
 
 
 class Team(Protocol):
@@ -52,11 +38,11 @@ class Team(Protocol):
     every: int  # updates between averagings
 
     def average(self, vector: np.ndarray, weight: float) -> np.ndarray:
-        """The weighted mean of everyone's vector; all learners must call it."""
+        """The weighted mean of all learners' vectors; all of them must call it."""
 
 
 MakeNetwork = Callable[..., Network]
-"""Builds the configured network with so many outputs, and ``extra`` inputs beside observations."""
+"""``make(outputs, extra=0)``: the configured network, with ``extra`` inputs beside observations."""
 
 
 @dataclass(frozen=True)
@@ -78,8 +64,8 @@ class ExaAgent(ABC):
     """What ``action`` records beside each action, and the learner finds in the block."""
     memory: Mapping[str, ArraySpec] = {}
     """What the policy remembers of each environment between steps; zero when an episode begins.
-    ``action`` is then called with ``memory``, name -> [B, ...], and changes it in place. What
-    ``recorded`` has as ``memory/NAME`` is kept in the block as it was before each action."""
+    ``action`` is then called with ``memory``, name -> [B, ...], and changes it in place. An entry
+    ``memory/NAME`` of ``recorded`` is stored in the block as it was before each action."""
     return_discount: float | None = None
     """If given, blocks record the discounted sum of rewards so far, as ``discounted_return``."""
     metrics: tuple[str, ...] = ()
@@ -87,15 +73,33 @@ class ExaAgent(ABC):
     needs_vtrace: bool = False
     """Whether it learns wrongly from blocks of older weights unless its ``vtrace`` is on."""
     learns_in_team: bool = False
-    """Whether several learners can train this agent together."""
+    """Whether several learners can train this agent together (``join_team``, ``train_in_team``)."""
     compiling: Callable[[], AbstractContextManager[None]] = nullcontext
-    """``with self.compiling():`` around what compiles within ``train``; the learner of a run sets
-    it, shows the user that this takes a while, and does not count it as learning."""
+    """``with self.compiling():`` around what compiles within ``train``; see ``report_compiling``."""
 
     def __init__(self, spec: EnvSpec, config: Any, network: MakeNetwork, seed: int) -> None:
         self.spec = spec
         self.config = config
         self.seed = seed
+
+    # -- before anything is built -----------------------------------------------------------------
+
+    @classmethod
+    def check(cls, config: Any, run: LearnerConfig, *, learners: int, lags: bool) -> None:
+        """ConfigError when the agent cannot learn correctly in such a run.
+
+        ``learners`` train it together; ``lags`` says that actors may act with older weights.
+        """
+        if lags and cls.needs_vtrace and not getattr(config, "vtrace", True):
+            raise ConfigError(
+                f"agent '{run.agent}' learns only from its present policy; in workflow"
+                f" '{run.workflow}' actors lag behind: leave vtrace on or set max_policy_lag 0"
+            )
+
+    @classmethod
+    def discrete_bins(cls, config: Any) -> int:
+        """Bins per dimension when a continuous action space is discretised for this agent."""
+        return 5
 
     # -- acting ---------------------------------------------------------------------------------
 
@@ -105,10 +109,10 @@ class ExaAgent(ABC):
         observations: np.ndarray,
         rng: Streams | None = None,
         memory: Arrays | None = None,
-    ) -> tuple[Any, Arrays]:
+    ) -> tuple[np.ndarray, Arrays]:
         """Actions [B] for observations [B, ...], and what is ``recorded`` with them.
 
-        ``rng`` explores, with one stream an environment; None means the greedy policy.
+        ``rng`` explores, with one stream per environment; None means the greedy policy.
         """
 
     @abstractmethod
@@ -116,58 +120,68 @@ class ExaAgent(ABC):
         """Act from now on with this flat float32 vector."""
 
     def act_on_device(self, width: int, always: bool = False) -> bool:
-        """Act from now on by networks on JAX's device, ``width`` rows at a time, if it can be done and
-        the device is no CPU (or ``always``). Whether it is so; only learners ask.
+        """Act from now on by networks on JAX's device, ``width`` rows at a time, if the agent can and
+        the device is not a CPU (or ``always``). Return whether it does; only learners call this.
 
-        Such an agent's ``take_acting`` takes what ``acting_now`` gives on the one that learns.
+        Such an agent's ``take_acting`` takes what ``acting_now`` of the learning agent returns.
         """
         return False
 
     def prepare(self, block: Block, spread: Spread | None = None) -> Block:
-        """What an actor does with a block before it leaves; by default nothing.
+        """What an actor does with a block before sending it; by default nothing.
 
         ``spread`` shares work on rows among the ranks of the environment group, if there are
-        several; every one of them then calls ``generate``.
+        several; each of them then calls ``generate``.
         """
         return block
 
     def generate(self, rows: Arrays) -> Arrays:
-        """A member's share of ``prepare``: new arrays, a row for each row given."""
+        """One rank's share of ``prepare``: new arrays, with a row for each row given."""
         return {}
 
     # -- learning -------------------------------------------------------------------------------
 
+    def join_team(self, team: Team) -> None:
+        """Learn together with others; called before ``set_learner``. ConfigError by default."""
+        raise ConfigError(f"{type(self).__name__} learns alone: it does not implement join_team")
+
     @abstractmethod
     def set_learner(self) -> None:
-        """Build the learning half here. Only learners call this; it may import JAX.
+        """Build the learning half here. Only learners call this; it may import JAX."""
 
-        An agent with ``learns_in_team`` also takes ``team=``, and averages its gradients over it.
-        """
+    def report_compiling(self, compiling: Callable[[], AbstractContextManager[None]]) -> None:
+        """Use ``compiling`` around what compiles within ``train``, so that the user is told that this
+        takes a while and its time is not counted as learning."""
+        self.compiling = compiling
 
     @abstractmethod
-    def train(self, block: Block) -> dict[str, Any]:
-        """Learn from a block; the terms of the loss, and ``updates`` = how many were made.
+    def train(self, block: Block) -> Metrics:
+        """Learn from a block; return the terms of the loss, and ``updates``, how many were made.
 
         A term is a number or an array of one number, which a device may still be computing: then
         training goes on there while the host does something else.
-
-        With ``learns_in_team`` it is called as ``train(block or None, steps)``: all learners at
-        once, ``steps`` being those of all their blocks together.
         """
+
+    def train_in_team(self, block: Block | None, steps: int) -> Metrics:
+        """Learn together with the team that was joined: all learners call this at once.
+
+        A learner that got no block passes None. ``steps`` are those of all blocks together.
+        """
+        raise NotImplementedError
 
     @abstractmethod
     def get_weights(self) -> np.ndarray:
         """All that acting needs, as one flat float32 vector."""
 
     def weights_later(self) -> Callable[[], np.ndarray]:
-        """The weights as of now, for whoever has something to do before they are there."""
+        """A function that returns the weights as of now, for callers that need them later."""
         weights = self.get_weights()
         return lambda: weights
 
     # -- keeping --------------------------------------------------------------------------------
 
     def state(self) -> tuple[Arrays, dict[str, Any]]:
-        """Everything training needs to continue: named arrays, and plain numbers for JSON."""
+        """Everything training needs to continue: named arrays, and plain values for JSON."""
         return {"weights": self.get_weights()}, {}
 
     def restore(self, arrays: Arrays, numbers: dict[str, Any]) -> None:

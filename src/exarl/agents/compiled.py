@@ -1,274 +1,190 @@
-"""The one module that imports JAX: compiles an agent's pure functions into its learning half."""
+"""JAX and optax, imported in one place and set up there, and small tools over their trees.
+
+``from exarl.agents.compiled import jax`` gives code outside of EXARL JAX with the same setup.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, ExitStack
 from functools import partial
-from typing import Any, cast
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import numpy as np
 
-from exarl.agents.base import Team
 from exarl.agents.cache import keep_compiled
-from exarl.types import Arrays
+from exarl.types import Array, Arrays, PyTree
 
 SINGLE_THREAD = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+# Small networks are faster on one XLA thread, and ranks that share a node must not compete for its
+# cores; a user with a large network on a CPU sets XLA_FLAGS.
+if "jax" not in sys.modules and "XLA_FLAGS" not in os.environ:
+    os.environ["XLA_FLAGS"] = SINGLE_THREAD
 
+import jax  # noqa: E402
+import jax.flatten_util  # noqa: E402
+import jax.numpy as jnp  # noqa: E402
+import optax  # noqa: E402
 
-def _import_jax() -> tuple[Any, Any]:
-    # Small networks are faster on one XLA thread, and ranks that share a node must not fight for
-    # its cores; whoever has a large network on a CPU sets XLA_FLAGS.
-    if "jax" not in sys.modules and "XLA_FLAGS" not in os.environ:
-        os.environ["XLA_FLAGS"] = SINGLE_THREAD
-    import jax
-    import jax.flatten_util
-    import optax
+if TYPE_CHECKING:
+    from exarl.agents.algorithm import Memory
 
-    keep_compiled(jax.config)
-    return jax, optax
+keep_compiled(jax.config)
 
-
-jax, optax = _import_jax()
-jnp = jax.numpy
-
+__all__ = ["jax", "jnp", "optax"]
 OPTIMIZERS = ("adam", "adamw", "rmsprop", "sgd", "nadam", "radam", "lion", "adabelief")
 
-Update = Callable[[Any, Any, int], tuple[Any, Any]]
-Shown = Callable[[Any], Sequence[Any]]
-WEIGHTS = "weights"
+P = ParamSpec("P")
+R = TypeVar("R")
+S = TypeVar("S")
+X = TypeVar("X")
+Y = TypeVar("Y")
+Compiling = Callable[[], AbstractContextManager[None]]
+"""Entered while something compiles."""
 
 
-@dataclass(frozen=True)
-class Plan:
-    """The pure functions that an agent's updates are made of.
-
-    ``prepare(state, inputs) -> data`` is called once a block, ``pick(data, i) -> batch`` and
-    ``gradient(state, batch) -> (slope, metrics)`` and ``apply(state, slope) -> state`` at each update.
-    Metrics that are scalars come back as means over the updates, others stacked.
-    """
-
-    gradient: Callable[[Any, Any], tuple[Any, Any]]
-    apply: Callable[[Any, Any], Any]
-    prepare: Callable[[Any, Any], Any] = lambda state, inputs: inputs
-    pick: Callable[[Any, Any], Any] = lambda data, i: {n: a[i] for n, a in data.items()}
-    slope: Callable[[Any], Any] = lambda state: state["params"]
-    """Anything of the form that ``gradient`` gives."""
+# -- optimisers -------------------------------------------------------------------------------------
 
 
-def linear(start: float, end: float, updates: int) -> Any:
-    """A step size that falls from ``start`` to ``end`` over so many updates; 0: constant."""
-    return optax.linear_schedule(start, end, updates) if updates else start
+def linear(
+    start: float | Array, end: float | Array, updates: int
+) -> float | Array | optax.Schedule:
+    """A step size that falls from ``start`` to ``end`` over ``updates``; 0: constant."""
+    return optax.linear_schedule(start, end, updates) if updates else start  # type: ignore[arg-type]
 
 
-def optimizer(name: str, learning_rate: Any, max_grad_norm: float | None) -> Any:
-    """An optax optimiser by name, with the global norm of the gradient clipped where asked.
+def optimizer(
+    name: str,
+    learning_rate: float | Array | optax.Schedule,
+    max_grad_norm: float | Array | None,
+) -> optax.GradientTransformation:
+    """An optax optimiser by name, with the global norm of the gradient clipped if a limit is given.
 
     Weight decay, where the optimiser has it, is for matrices: biases, deviations and temperatures are
-    not to be drawn to 0.
+    not drawn towards 0.
     """
     decays = name in ("adamw", "lion")
     options = {"mask": lambda params: jax.tree.map(lambda a: a.ndim > 1, params)} if decays else {}
-    chosen = getattr(optax, name)(learning_rate, **options)
+    plain: optax.GradientTransformation = getattr(optax, name)(learning_rate, **options)
     if max_grad_norm is None:
-        return chosen
-    return optax.chain(clip_by_global_norm(max_grad_norm), chosen)
+        return plain
+    return optax.chain(clip_by_global_norm(max_grad_norm), plain)
 
 
-def clip_by_global_norm(limit: float) -> Any:
+def clip_by_global_norm(limit: float | Array) -> optax.GradientTransformation:
     """Scale a gradient down to norm ``limit``. The norm is taken by dot products, which XLA hands to
     the matrix library; optax's sum of squares costs a fifth of a small network's update on a CPU."""
 
-    def update(gradient: Any, state: Any, _: Any = None) -> tuple[Any, Any]:
+    def update(
+        gradient: PyTree, state: optax.OptState, _: PyTree = None
+    ) -> tuple[PyTree, optax.OptState]:
         squares = sum(jnp.vdot(leaf, leaf) for leaf in jax.tree.leaves(gradient))
         scale = jnp.minimum(1.0, limit / jnp.maximum(jnp.sqrt(squares), 1e-12))
         return jax.tree.map(lambda leaf: leaf * scale, gradient), state
 
-    return optax.GradientTransformation(lambda _: optax.EmptyState(), update)
+    return optax.GradientTransformation(lambda _: optax.EmptyState(), update)  # type: ignore[arg-type]
 
 
-def descend(optimiser: Any, gradient: Any, opt_state: Any, params: Any) -> tuple[Any, Any]:
-    """One step of the optimiser: new parameters and its new state."""
-    updates, opt_state = optimiser.update(gradient, opt_state, params)
-    return optax.apply_updates(params, updates), opt_state
+# -- control ----------------------------------------------------------------------------------------
 
 
-def gradient_of(loss: Callable[[Any], tuple[Any, Any]], params: Any) -> tuple[Any, Any]:
-    """The gradient of ``loss(params) -> (value, metrics)``, and the metrics."""
-    (_, metrics), gradient = jax.value_and_grad(loss, has_aux=True)(params)
-    return gradient, metrics
+def cond(condition: Array, yes: Callable[[], R], no: Callable[[], R]) -> R:
+    """One of two results, of which only the one that is needed is computed."""
+    result: R = jax.lax.cond(condition, lambda _: yes(), lambda _: no(), None)
+    return result
 
 
-def constant(value: Any) -> Any:
-    """A value that no gradient flows through."""
-    return jax.lax.stop_gradient(value)
+def scan(step: Callable[[S, X], tuple[S, Y]], state: S, along: PyTree) -> tuple[S, Y]:
+    """``step(state, element) -> (state, output)`` along arrays; the last state, and stacked outputs."""
+    ends: tuple[S, Y] = jax.lax.scan(step, state, along)  # type: ignore[arg-type]
+    return ends
 
 
-def orders(key: Any, epochs: int, count: int) -> Any:
-    """A random order of ``count`` rows for each epoch, [epochs, count]."""
-    keys = jax.random.split(key, epochs)
+def orders(key: Array, passes: int, count: int) -> Array:
+    """A random order of ``count`` rows for each pass, [passes, count]."""
+    keys = jax.random.split(key, passes)
     return jax.vmap(lambda k: jax.random.permutation(k, count))(keys)
 
 
-class Normals:
+class KeyedNormals:
     """A key in the form of a NumPy generator, for one call."""
 
-    def __init__(self, key: Any) -> None:
+    def __init__(self, key: Array) -> None:
         self._key = key
 
-    def standard_normal(self, shape: tuple[int, ...], dtype: Any) -> Any:
+    def standard_normal(self, shape: tuple[int, ...], dtype: type[np.float32]) -> Array:
         self._key, key = jax.random.split(self._key)
         return jax.random.normal(key, shape, dtype)
 
 
-def zeros_like(tree: Any) -> Any:
-    return jax.tree.map(jnp.zeros_like, tree)
-
-
-def chosen(condition: Any, yes: Callable[[], Any], no: Callable[[], Any]) -> Any:
-    """One of two results, of which only the one asked for is computed."""
-    return jax.lax.cond(condition, lambda _: yes(), lambda _: no(), None)
-
-
-def unrolled(network: Any, params: Any, observations: Any, memory: Any, resets: Any) -> Any:
-    """A recurrent network over [T, N, ...]: outputs [T, N, ...], and the memory after each step.
-
-    ``resets`` [T, N] says where a new episode begins, and the memory with it.
-    """
-
-    def step(memory: Any, now: Any) -> tuple[Any, Any]:
-        seen, reset = now
-        kept = {
-            name: jnp.where(reset.reshape(-1, *[1] * (array.ndim - 1)), 0, array)
-            for name, array in memory.items()
-        }
-        outputs, after = network.step(jnp, params, seen, kept)
-        return after, (outputs, after)
-
-    return jax.lax.scan(step, memory, (observations, resets))[1]
-
-
-class Noticed:
+class CompileObserver:
     """Functions to be compiled, and one that calls them.
 
-    JAX runs the Python of a function only to compile it anew. So ``compiling`` is entered when that
+    JAX runs the Python of a function only to compile it. So ``compiling`` is entered when that
     happens within a call, the first or any other, and left at the call's end.
     """
 
-    def __init__(self, compiling: Callable[[], AbstractContextManager[Any]]) -> None:
+    def __init__(self, compiling: Compiling) -> None:
         self._compiling = compiling
         self._compiles = False
         self._until_returned = ExitStack()
 
-    def jit(self, function: Callable[..., Any], **options: Any) -> Any:
-        """``jax.jit`` of a function."""
+    def jit(
+        self,
+        function: Callable[..., R],
+        donate: int | tuple[int, ...] = (),
+        static: int | tuple[int, ...] = (),
+        out_shardings: PyTree = None,
+    ) -> Callable[..., R]:
+        """``jax.jit`` of a function, given which arguments are donated and which are static."""
 
-        def update(*args: Any) -> Any:
+        def update(*args: PyTree) -> R:
             if not self._compiles:
                 self._compiles = True
                 self._until_returned.enter_context(self._compiling())
             return function(*args)
 
-        return jax.jit(update, **options)
+        placed = {} if out_shardings is None else {"out_shardings": out_shardings}
+        return jax.jit(update, donate_argnums=donate, static_argnums=static, **placed)
 
-    def call(self, function: Callable[..., Any]) -> Any:
+    def call(self, function: Callable[P, R]) -> Callable[P, R]:
         """The function through which all the compiled ones are called."""
 
-        def called(*args: Any) -> Any:
+        def called(*args: P.args, **kwargs: P.kwargs) -> R:
             with self._until_returned:
                 self._compiles = False
-                return function(*args)
+                return function(*args, **kwargs)
 
         return called
 
 
-def learner(
-    plan: Plan,
-    team: Team | None,
-    shown: Shown | None = None,
-    compiling: Callable[[], AbstractContextManager[Any]] = nullcontext,
-) -> Update:
-    """The updates of a block, ``update(state, inputs, updates) -> (state, metrics)``, in one
-    compiled call; the state's buffers are donated.
-
-    One learner alone also gives, among the metrics, what ``shown`` picks of the new state as one
-    vector, ``WEIGHTS``: a single copy then brings the weights from the device.
-
-    With a team of several learners the slope of each update is averaged over it instead or, when
-    ``team.every`` is k > 1, every k updates are made alone and then the states averaged. A learner
-    without data takes part with weight 0 (``inputs`` None). ``compiling`` is entered while a call
-    compiles.
-    """
-    from exarl.agents import averaging
-
-    noticed = Noticed(compiling)
-    if team is None or team.size == 1:
-        run = noticed.jit(partial(scanned, plan, shown=shown), donate_argnums=0, static_argnums=2)
-    elif team.every > 1:
-        run = averaging.states(plan, team, noticed.jit)
-    else:
-        run = averaging.slopes(plan, team, noticed.jit)
-    return cast(Update, noticed.call(run))
+# -- trees ------------------------------------------------------------------------------------------
 
 
-def scanned(
-    plan: Plan, state: Any, inputs: Any, updates: int, shown: Shown | None = None
-) -> tuple[Any, Any]:
-    """The updates of a block, as a pure function."""
-    data = plan.prepare(state, inputs)
-    state, metrics = updates_of(plan, state, data, jnp.arange(updates))
-    return state, with_weights(metrics, shown, state)
-
-
-def with_weights(metrics: Any, shown: Shown | None, state: Any) -> Any:
-    """The metrics, and beside them what is shown of the state as one vector."""
-    if shown is None:
-        return metrics
-    return {**metrics, WEIGHTS: jnp.concatenate([a.ravel() for a in shown(state)])}
-
-
-def start_copy(tree: Any) -> None:
-    """Begin to copy arrays to the host; whoever reads them later finds them there."""
+def start_copy(tree: PyTree) -> None:
+    """Begin to copy arrays to the host, so that reading them later does not wait for the copy."""
     for leaf in jax.tree.leaves(tree):
         if isinstance(leaf, jax.Array):
             leaf.copy_to_host_async()
 
 
-def updates_of(plan: Plan, state: Any, data: Any, numbers: Any) -> tuple[Any, Any]:
-    """The updates with these numbers, from data that is prepared."""
-
-    def step(state: Any, i: Any) -> tuple[Any, Any]:
-        slope, metrics = plan.gradient(state, plan.pick(data, i))
-        return plan.apply(state, slope), metrics
-
-    state, metrics = jax.lax.scan(step, state, numbers)
-    return state, summarised(metrics)
-
-
-def summarised(metrics: Any) -> Any:
-    """Means of what is a number an update; the rest as it is, an update a row."""
-    # NaN stands for an update that had nothing to say, such as one without the delayed policy.
-    return {n: jnp.nanmean(a) if a.ndim == 1 else a for n, a in metrics.items()}
-
-
-def counted(tree: Any, updates: int) -> Any:
-    """The state of a learner that watched ``updates``: its integers are counts of updates, which
+def counted(tree: PyTree, updates: int) -> PyTree:
+    """A state after ``updates`` that another learner made: its integers are counts of updates, which
     schedules, bias corrections and target copies go by, and must not fall behind."""
     return jax.tree.map(
         lambda leaf: leaf + updates if jnp.issubdtype(leaf.dtype, jnp.integer) else leaf, tree
     )
 
 
-def to_device(tree: Any) -> Any:
+def to_device(tree: PyTree) -> PyTree:
     """Arrays as device arrays of their own (donation must not free NumPy's memory)."""
     return jax.tree.map(lambda leaf: jnp.array(leaf, copy=True), tree)
 
 
-def copied(tree: Any) -> Any:
-    """Device arrays as copies of their own, what is NumPy's as it is; in one call."""
+def copied(tree: PyTree) -> PyTree:
+    """Device arrays as copies of their own, NumPy's as they are; in one call."""
     leaves, structure = jax.tree.flatten(tree)
     held = [i for i, leaf in enumerate(leaves) if isinstance(leaf, jax.Array)]
     for i, leaf in zip(held, _copies([leaves[i] for i in held]), strict=True):
@@ -279,20 +195,88 @@ def copied(tree: Any) -> Any:
 _copies = jax.jit(lambda leaves: [jnp.copy(leaf) for leaf in leaves])
 
 
+def to_arrays(tree: PyTree, prefix: str = "") -> Arrays:
+    """The leaves of a tree as arrays whose names say where they stand: ``params/q/0/w``."""
+    leaves = jax.tree.leaves(tree)
+    return {n: np.asarray(leaf) for n, leaf in zip(_names(tree, prefix), leaves, strict=True)}
+
+
+def from_arrays(like: PyTree, arrays: Mapping[str, np.ndarray], prefix: str = "") -> PyTree:
+    """The inverse of ``to_arrays``, with the structure of ``like``; ValueError that names what differs.
+
+    Arrays whose names begin otherwise than any of these are ignored.
+    """
+    leaves, structure = jax.tree.flatten(like)
+    names = _names(like, prefix)
+    for name, leaf in zip(names, leaves, strict=True):
+        if name not in arrays:
+            raise ValueError(f"{name} is not in the checkpoint")
+        if np.shape(leaf) != arrays[name].shape:
+            raise ValueError(
+                f"{name} has shape {arrays[name].shape} in the checkpoint, not {np.shape(leaf)}"
+            )
+    kinds = {name.partition("/")[0] for name in names}
+    for name in arrays.keys() - set(names):
+        if name.partition("/")[0] in kinds:
+            raise ValueError(f"the checkpoint has {name}, which is not expected")
+    return to_device(jax.tree.unflatten(structure, [arrays[name] for name in names]))
+
+
+def _names(tree: PyTree, prefix: str) -> list[str]:
+    paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(tree)]
+    names = ["/".join([prefix] * bool(prefix) + _steps(tree, path)) for path in paths]
+    if len(set(names)) < len(
+        names
+    ):  # two alike in one chain of optax: their places tell them apart
+        names = [jax.tree_util.keystr(path, simple=True, separator="/") for path in paths]
+        names = [f"{prefix}/{name}" if prefix else name for name in names]
+    return names
+
+
+def _steps(tree: PyTree, path: Sequence[PyTree]) -> list[str]:
+    """The names along a path. One of several in a tuple is named by its kind, as optax's states are
+    (``adam``, ``schedule``), else by its place; the only one is not named."""
+    names: list[str] = []
+    for key in path:
+        if isinstance(key, jax.tree_util.SequenceKey):
+            full = [child for child in tree if jax.tree.leaves(child)]
+            tree = tree[key.idx]
+            if hasattr(tree, "_fields"):
+                kind = type(tree).__name__.removeprefix("ScaleBy").removesuffix("State")
+                names.append(kind.lower())
+            elif len(full) > 1:
+                names.append(str(key.idx))
+        elif isinstance(key, jax.tree_util.GetAttrKey):
+            tree = getattr(tree, key.name)
+            names.append(key.name)
+        else:
+            tree = tree[key.key] if isinstance(key, jax.tree_util.DictKey) else None
+            names.append(str(key.key))
+    return names
+
+
+# -- acting -----------------------------------------------------------------------------------------
+
+
 def accelerated() -> bool:
     """Whether JAX computes on something else than a CPU."""
     return bool(jax.default_backend() != "cpu")
 
 
-class Forward:
-    """An agent's ``forward`` on the device, for NumPy's arrays: compiled once, for ``width`` rows."""
+class DeviceForward:
+    """The networks of a policy on the device, for NumPy's arrays: compiled once, for ``width`` rows."""
 
-    def __init__(self, forward: Callable[..., Any], parts: Sequence[str], width: int) -> None:
+    def __init__(
+        self,
+        forward: Callable[..., tuple[Array, Memory]],
+        parts: Sequence[str],
+        width: int,
+    ) -> None:
         self._parts = parts
         self._width = width
         self._compiled = jax.jit(partial(forward, jnp), static_argnums=1)
 
-    def placed(self, acting: Mapping[str, Any]) -> dict[str, Any]:
+    def placed(self, acting: Mapping[str, PyTree]) -> dict[str, PyTree]:
         """What the networks need on the device, the rest in NumPy."""
         device = (*self._parts, "norm")
         return {
@@ -300,8 +284,10 @@ class Forward:
             for name, arrays in acting.items()
         }
 
-    def __call__(self, acting: Any, part: str, observations: Any, memory: Any) -> Any:
-        """Outputs and memory after them; rows that are missing are made up and thrown away."""
+    def __call__(
+        self, acting: Mapping[str, PyTree], part: str, observations: Array, memory: Memory | None
+    ) -> tuple[Array, Memory]:
+        """Outputs and memory after them; missing rows are filled up and their results dropped."""
         count = len(observations)
         padding = max(0, self._width - count)
         needed = {name: acting[name] for name in (part, "norm")}
@@ -310,23 +296,6 @@ class Forward:
             return np.pad(rows, [(0, padding), *[(0, 0)] * (rows.ndim - 1)]) if padding else rows
 
         inputs = jax.tree.map(padded, (observations, memory))
-        found = jax.device_get(self._compiled(needed, part, *inputs))
-        return jax.tree.map(lambda rows: rows[:count], found)
-
-
-def to_arrays(tree: Any, prefix: str) -> Arrays:
-    """The leaves of any tree as named arrays, ``prefix/0``, ``prefix/1``, ..."""
-    return {f"{prefix}/{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(tree))}
-
-
-def from_arrays(like: Any, arrays: Mapping[str, np.ndarray], prefix: str) -> Any:
-    """The inverse of ``to_arrays``, with the structure of ``like``; ValueError on a mismatch."""
-    leaves, structure = jax.tree.flatten(like)
-    names = [f"{prefix}/{i}" for i in range(len(leaves))]
-    if sorted(names) != sorted(name for name in arrays if name.startswith(f"{prefix}/")):
-        raise ValueError(f"stored {prefix} does not have the expected {len(leaves)} arrays")
-    stored = [arrays[name] for name in names]
-    for leaf, array in zip(leaves, stored, strict=True):
-        if leaf.shape != array.shape:
-            raise ValueError(f"stored {prefix} has shape {array.shape}, expected {leaf.shape}")
-    return to_device(jax.tree.unflatten(structure, stored))
+        made = jax.device_get(self._compiled(needed, part, *inputs))
+        rows: tuple[Array, Memory] = jax.tree.map(lambda rows: rows[:count], made)
+        return rows

@@ -1,20 +1,32 @@
-"""Deep deterministic policy gradient (Lillicrap et al. 2015, arXiv 1509.02971)."""
+"""Deep deterministic policy gradient (Lillicrap et al. 2015, arXiv 1509.02971), also as TD3 has it."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
-from exarl.agents.acting import Acting
-from exarl.agents.base import MakeNetwork, Network
-from exarl.agents.offpolicy import OffPolicy, OffPolicyConfig, weighted_mean
+from exarl.agents.agent import NetworkAgent
+from exarl.agents.algorithm import (
+    Acting,
+    Hyper,
+    Loss,
+    Memory,
+    Noise,
+    Normals,
+    TrainState,
+)
+from exarl.agents.base import MakeNetwork
+from exarl.agents.offpolicy import OffPolicy, OffPolicyConfig, copies, weighted_mean
 from exarl.config import param
 from exarl.errors import ConfigError
 from exarl.learning.exploration import either
 from exarl.learning.losses import squared
-from exarl.types import Arrays, ArraySpec, EnvSpec
+from exarl.networks.network import Network
+from exarl.types import Array, ArraySpec, Batch, EnvSpec, Metrics, Namespace, Params
 
 
 @dataclass(frozen=True)
@@ -36,170 +48,142 @@ class DDPGConfig(OffPolicyConfig):
     ou_theta: float = param(0.15, "how fast an Ornstein-Uhlenbeck noise is forgotten", gt=0, le=1)
 
 
-class DDPG(OffPolicy):
-    """Continuous control: a critic learns the value of actions, a policy climbs it.
+@dataclass(frozen=True)
+class DeterministicPolicy(OffPolicy[DDPGConfig]):
+    """Continuous control: critics learn the value of actions, a policy climbs the first one.
 
-    The first ``learning_starts`` steps act uniformly at random.
+    The first ``learning_starts`` steps act uniformly at random. TD3 is the same with two critics, of
+    which the lesser is the target, with a smoothed target policy, and with a policy (and target)
+    that moves at every ``delay``-th update only.
     """
 
-    Config: type = DDPGConfig
-    action_kind = "continuous"
-    metrics: tuple[str, ...] = ("critic_loss", "policy_loss", "q_mean", "td_error", "noise")
     critics: tuple[str, ...] = ("q1",)
+    delay: int = 1
+    smooths: bool = False
+
     squashed = True
 
-    def __init__(self, spec: EnvSpec, config: Any, network: MakeNetwork, seed: int) -> None:
-        check_bounded(spec, type(self).__name__)
-        self.size = int(np.prod(spec.action.shape))
-        if config.exploration == "ou":
-            self.memory = {"ou": ArraySpec((self.size,), "float32")}
-        super().__init__(spec, config, network, seed)
+    @property
+    def size(self) -> int:
+        """Dimensions of an action."""
+        return math.prod(self.spec.action.shape)
 
-    def make_networks(self, make: MakeNetwork) -> dict[str, Network]:
-        return {"policy": make(self.size)} | {
-            name: make(1, extra=self.size) for name in self.critics
-        }
+    @property
+    def memory(self) -> Mapping[str, ArraySpec]:
+        if self.config.exploration == "ou":
+            return {"ou": ArraySpec((self.size,), "float32")}
+        return {}
 
-    # -- acting ---------------------------------------------------------------------------------
+    def target(self, params: Params) -> Params:
+        return params
+
+    # -- acting -------------------------------------------------------------------------------------
 
     def act(
-        self, xp: Any, acting: Acting, observations: Any, rng: Any, memory: Any
-    ) -> tuple[Any, dict[str, Any], dict[str, Any]]:
-        shape, after = (len(observations), *self.spec.action.shape), {}
+        self,
+        xp: Namespace,
+        hyper: Hyper,
+        acting: Acting,
+        observations: Array,
+        rng: Noise | None,
+        memory: Memory | None,
+    ) -> tuple[Array, dict[str, Array], Memory]:
+        shape = (len(observations), *self.spec.action.shape)
 
-        def learned() -> Any:
-            return xp.tanh(self.outputs(xp, acting, "policy", observations)[0])
+        def learned() -> Array:
+            actions: Array = xp.tanh(acting.forward("policy", observations, None)[0])
+            return actions
 
         if rng is None:
             return learned().reshape(shape), {}, {}
-        size = acting["now"]["noise"]  # negative as long as nothing is learned
-        if self.config.exploration == "ou":
+        size, after = acting.now["noise"], {}  # negative as long as nothing is learned
+        if memory and "ou" in memory:
             shocks = xp.maximum(size, 0) * rng.normal(self.size)
-            after["ou"] = noise = (1 - self.config.ou_theta) * memory["ou"] + shocks
-        actions = either(
-            xp,
-            size < 0,
-            lambda: 2 * rng.uniform(self.size) - 1,
-            lambda: (learned() + (noise if after else size * rng.normal(self.size))).clip(-1, 1),
-        )
+            after = {"ou": (1 - hyper["ou_theta"]) * memory["ou"] + shocks}
+
+        def noisy() -> Array:
+            noise = after["ou"] if after else size * rng.normal(self.size)
+            return (learned() + noise).clip(-1, 1)
+
+        actions = either(xp, size < 0, lambda: 2 * rng.uniform(self.size) - 1, noisy)
         return actions.astype(np.float32).reshape(shape), {}, after
 
-    def schedules(self, steps: Any, xp: Any = np) -> dict[str, Any]:
-        cfg = self.config
-        end = cfg.noise if cfg.noise_end is None else cfg.noise_end
-        noise = cfg.noise + (end - cfg.noise) * xp.minimum(1.0, steps / cfg.noise_steps)
-        return {"noise": xp.where(steps < cfg.learning_starts, -1.0, noise)}  # -1: uniform
+    def schedules(self, xp: Namespace, hyper: Hyper, steps: float | Array) -> dict[str, Array]:
+        first, end = hyper["noise"], hyper.get("noise_end", hyper["noise"])
+        noise = first + (end - first) * xp.minimum(1.0, steps / self.config.noise_steps)
+        return {"noise": xp.where(steps < self.config.learning_starts, -1.0, noise)}  # -1: uniform
 
-    # -- learning -------------------------------------------------------------------------------
+    # -- learning -----------------------------------------------------------------------------------
 
-    def q(self, xp: Any, params: Any, name: str, observations: Any, actions: Any) -> Any:
-        """[N]"""
-        return self.networks[name].apply(xp, self.part(params, name), observations, actions)[:, 0]
+    @property
+    def losses(self) -> tuple[Loss, ...]:
+        critic, rate = ("critic_loss", "q_mean", "td_error"), "policy_learning_rate"
+        return (
+            Loss(self.critics, self.critic_loss, critic, "critics"),
+            Loss(("policy",), self.policy_loss, ("policy_loss",), "policy", rate, self.delay),
+        )
 
-    def policy(self, xp: Any, params: Any, observations: Any) -> Any:
-        """[N, A] in [-1, 1]"""
-        return xp.tanh(self.networks["policy"].apply(xp, self.part(params, "policy"), observations))
+    def critic_loss(
+        self, xp: Namespace, hyper: Hyper, params: Params, state: TrainState, batch: Batch
+    ) -> tuple[Array, Metrics]:
+        """Squared errors of every critic, and the metrics of the first."""
+        targets = self.targets(xp, hyper, state.target, batch)
+        actions = batch["action"].reshape(len(batch["action"]), -1)
+        values = [self.q(xp, params, name, batch["observation"], actions) for name in self.critics]
+        value: Array = sum(weighted_mean(squared(xp, targets - q), batch) for q in values)  # type: ignore[assignment]
+        sizes = xp.abs(targets - values[0])
+        metrics: Metrics = {
+            "critic_loss": value,
+            "q_mean": values[0].mean(),
+            "td_error": sizes.mean(),
+        }
+        return value, metrics | ({"priority": sizes} if "weight" in batch else {})
 
-    def targets(self, xp: Any, target: Any, batch: Any) -> Any:
+    def policy_loss(
+        self, xp: Namespace, hyper: Hyper, params: Params, state: TrainState, batch: Batch
+    ) -> tuple[Array, Metrics]:
+        """The first critic's value of the policy's actions, to be climbed."""
+        actions = self.policy(xp, params, batch["observation"])
+        value = -self.q(xp, params, "q1", batch["observation"], actions).mean()
+        return value, {"policy_loss": value}
+
+    def targets(self, xp: Namespace, hyper: Hyper, target: Params, batch: Batch) -> Array:
         """Bellman targets [N]: the target critics' least value of what the target policy would do."""
         following = batch["next_observation"]
-        actions = self.target_actions(xp, target, batch)
+        actions = self.policy(xp, target, following)
+        if self.smooths:
+            limit = hyper["target_noise_clip"]
+            noise = (hyper["target_noise"] * batch["noise"]).clip(-limit, limit)
+            actions = (actions + noise).clip(-1, 1)
         values = [self.q(xp, target, name, following, actions) for name in self.critics]
         least = values[0] if len(values) == 1 else xp.minimum(*values)
         return batch["reward"] + batch["discount"] * least
 
-    def target_actions(self, xp: Any, target: Any, batch: Any) -> Any:
-        return self.policy(xp, target, batch["next_observation"])
+    def q(
+        self, xp: Namespace, params: Params, name: str, observations: Array, actions: Array
+    ) -> Array:
+        """[N]"""
+        return self.apply(xp, params, name, observations, actions)[:, 0]
 
-    def critic_loss(self, xp: Any, params: Any, batch: Any, targets: Any) -> tuple[Any, Any]:
-        """Squared errors of every critic, and the metrics of the first."""
-        actions = batch["action"].reshape(len(batch["action"]), -1)
-        values = [self.q(xp, params, name, batch["observation"], actions) for name in self.critics]
-        value = sum(weighted_mean(squared(xp, targets - q), batch) for q in values)
-        sizes = xp.abs(targets - values[0])
-        metrics = {"critic_loss": value, "q_mean": values[0].mean(), "td_error": sizes.mean()}
-        return value, metrics | ({"priority": sizes} if "weight" in batch else {})
+    def policy(self, xp: Namespace, params: Params, observations: Array) -> Array:
+        """[N, A] in [-1, 1]"""
+        actions: Array = xp.tanh(self.apply(xp, params, "policy", observations))
+        return actions
 
-    def policy_loss(self, xp: Any, params: Any, critics: Any, batch: Any) -> tuple[Any, Any]:
-        """The first critic's value of the policy's actions, to be climbed."""
-        actions = self.policy(xp, params, batch["observation"])
-        value = -self.q(xp, critics, "q1", batch["observation"], actions).mean()
-        return value, {"policy_loss": value}
+    def after_update(self, hyper: Hyper, state: TrainState, complete: bool) -> TrainState:
+        # The soft target moves with the policy; a periodic copy does not wait for it.
+        moves = complete or copies(hyper)
+        return super().after_update(hyper, state, complete) if moves else state
 
-    def plan(self, compiled: Any) -> Any:
-        xp, delay = compiled.jnp, getattr(self.config, "policy_delay", 1)
-        critic_optimiser, policy_optimiser = self._optimisers(compiled)
-
-        def gradient(state: Any, batch: Any) -> Any:
-            batch = self.normal_batch(xp, state, batch)
-            critics, policy = split(state["params"])
-            targets = self.targets(xp, state["target"], batch)
-            slope, metrics = compiled.gradient_of(
-                lambda params: self.critic_loss(xp, params, batch, targets), critics
-            )
-
-            def climb() -> Any:
-                return compiled.gradient_of(
-                    lambda params: self.policy_loss(xp, params, critics, batch), policy
-                )
-
-            def stay() -> tuple[Any, Any]:
-                return compiled.zeros_like(policy), {"policy_loss": xp.float32(xp.nan)}
-
-            due = state["count"] % delay == 0
-            ascent, more = compiled.chosen(due, climb, stay) if delay > 1 else climb()
-            return {**slope, **ascent}, {**metrics, **more}
-
-        def apply(state: Any, slope: Any) -> Any:
-            critics, policy = split(state["params"])
-            d_critics, d_policy = split(slope)
-            critics, critic_opt = compiled.descend(
-                critic_optimiser, d_critics, state["critic_opt"], critics
-            )
-
-            def move() -> tuple[Any, Any, Any]:
-                moved, opt = compiled.descend(
-                    policy_optimiser, d_policy, state["policy_opt"], policy
-                )
-                return moved, opt, self.moved_target(state, {**critics, **moved})[0]
-
-            def stay() -> tuple[Any, Any, Any]:
-                target = state["target"]
-                if self.copies:  # a periodic copy does not wait for the policy
-                    target, _ = self.moved_target(state, {**critics, **policy})
-                return policy, state["policy_opt"], target
-
-            due = state["count"] % delay == 0
-            policy, policy_opt, target = compiled.chosen(due, move, stay) if delay > 1 else move()
-            return {
-                **state,
-                "params": {**critics, **policy},
-                "target": target,
-                "critic_opt": critic_opt,
-                "policy_opt": policy_opt,
-                "count": state["count"] + 1,
-            }
-
-        return compiled.Plan(gradient, apply)
-
-    def start(self, compiled: Any, params: Arrays) -> dict[str, Any]:
-        critic_optimiser, policy_optimiser = self._optimisers(compiled)
-        critics, policy = split(params)
-        return {
-            "target": params,
-            "critic_opt": critic_optimiser.init(critics),
-            "policy_opt": policy_optimiser.init(policy),
-            "count": np.int32(0),
-        }
-
-    def _optimisers(self, compiled: Any) -> tuple[Any, Any]:
-        return self.optimiser(compiled), self.optimiser(compiled, self.config.policy_learning_rate)
+    def draws(self, rng: Normals, updates: int, batch: int) -> dict[str, Array]:
+        if not self.smooths:
+            return {}
+        return {"noise": rng.standard_normal((updates, batch, self.size), np.float32)}
 
 
-def split(params: Any) -> tuple[Any, Any]:
-    """The parameters of the critics, and those of the policy."""
-    policy = {name: array for name, array in params.items() if name.startswith("policy/")}
-    return {n: a for n, a in params.items() if n not in policy}, policy
+def networks_for(size: int, critics: tuple[str, ...], make: MakeNetwork) -> dict[str, Network]:
+    """A policy of ``size`` outputs, and critics that see actions beside observations."""
+    return {"policy": make(size)} | {name: make(1, extra=size) for name in critics}
 
 
 def check_bounded(spec: EnvSpec, agent: str) -> None:
@@ -208,3 +192,19 @@ def check_bounded(spec: EnvSpec, agent: str) -> None:
         raise ConfigError(f"{agent} needs continuous actions; {spec.env_id} has discrete ones")
     if not np.isfinite([*spec.action_low, *spec.action_high]).all():
         raise ConfigError(f"{agent} needs bounded actions; those of {spec.env_id} are not")
+
+
+def make(spec: EnvSpec, config: DDPGConfig, network: MakeNetwork) -> DeterministicPolicy:
+    """The algorithm for an environment; ConfigError when it cannot learn there."""
+    check_bounded(spec, "DDPG")
+    size = math.prod(spec.action.shape)
+    return DeterministicPolicy(spec, config, networks_for(size, ("q1",), network))
+
+
+class DDPG(NetworkAgent[DDPGConfig]):
+    """Deep deterministic policy gradient."""
+
+    Config = DDPGConfig
+    action_kind = "continuous"
+    metrics = ("critic_loss", "policy_loss", "q_mean", "td_error", "noise")
+    make_algorithm = staticmethod(make)

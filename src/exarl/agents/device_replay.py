@@ -2,39 +2,101 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
-from exarl.agents.compiled import jax, jnp
+from exarl.agents.compiled import KeyedNormals, jax, jnp
+from exarl.types import Array, Batch
+
+EPSILON = 1e-6
+"""Added to every priority, so that no row becomes unreachable."""
+
+Draws = Callable[[KeyedNormals, int, int], Mapping[str, Array]]
+"""Random numbers beside the rows of a batch, see ``Algorithm.draws``."""
 
 
-class Ring(NamedTuple):
+class DeviceRing(NamedTuple):
     """The newest transitions, each a row of named arrays [capacity, ...]."""
 
-    rows: dict[str, Any]
-    next: Any  # the place of the next row
-    size: Any  # how many rows there are
+    rows: Batch
+    next: Array  # the place of the next row
+    size: Array  # how many rows there are
 
 
-def empty(capacity: int, like: Mapping[str, Any]) -> Ring:
-    """A ring for rows like these [N, ...], which only tell shapes and dtypes."""
+class Store(NamedTuple):
+    """The rows, and what drawing them needs."""
+
+    ring: DeviceRing
+    seed: Array
+    mass: Array | None = None  # [capacity], each row's priority to the power alpha; None: all alike
+    largest: Array | None = None  # of these so far, which a new row gets
+
+
+def empty_ring(capacity: int, like: Batch) -> DeviceRing:
+    """A ring for rows like these [N, ...], of which only shapes and dtypes are used."""
     rows = {n: jnp.zeros((capacity, *a.shape[1:]), a.dtype) for n, a in like.items()}
-    return Ring(rows, jnp.int32(0), jnp.int32(0))
+    return DeviceRing(rows, jnp.int32(0), jnp.int32(0))
 
 
-def add(ring: Ring, rows: Mapping[str, Any]) -> Ring:
+def empty(capacity: int, like: Batch, alpha: float, seed: int) -> Store:
+    """A store for rows like these, with priorities where ``alpha`` is not 0."""
+    ring = empty_ring(capacity, like)
+    if not alpha:
+        return Store(ring, jnp.uint32(seed))
+    return Store(ring, jnp.uint32(seed), jnp.zeros(capacity), jnp.float32(1))
+
+
+def add_to_ring(ring: DeviceRing, rows: Batch) -> DeviceRing:
     """The ring with more rows [N, ...], the oldest giving way when it is full."""
     capacity, count = (len(next(iter(group.values()))) for group in (ring.rows, rows))
     kept = min(count, capacity)
     places = (ring.next + jnp.arange(count - kept, count)) % capacity
-    return Ring(
-        {n: a.at[places].set(rows[n][count - kept :]) for n, a in ring.rows.items()},
+    return DeviceRing(
+        {n: jnp.asarray(a).at[places].set(rows[n][count - kept :]) for n, a in ring.rows.items()},
         (ring.next + count) % capacity,
         jnp.minimum(ring.size + count, capacity),
     )
 
 
-def sample(ring: Ring, key: Any, shape: tuple[int, ...]) -> dict[str, Any]:
-    """Rows drawn uniformly with replacement, each array with the leading ``shape``."""
-    places = jax.random.randint(key, shape, 0, ring.size)
-    return {name: array[places] for name, array in ring.rows.items()}
+def added(store: Store, rows: Batch) -> Store:
+    """The store with more rows, as likely as the likeliest so far."""
+    ring = add_to_ring(store.ring, rows)
+    if store.mass is None:
+        return store._replace(ring=ring)
+    count, capacity = len(next(iter(rows.values()))), len(store.mass)
+    new = (store.ring.next + jnp.arange(max(0, count - capacity), count)) % capacity
+    return store._replace(ring=ring, mass=jnp.asarray(store.mass).at[new].set(store.largest))
+
+
+def sums_of(store: Store) -> Array | None:
+    """Cumulative sums of the priorities, which drawing needs; None where all rows are alike."""
+    return None if store.mass is None else jnp.cumsum(store.mass)
+
+
+def batch(
+    draws: Draws, size: int, store: Store, sums: Array | None, beta: float | Array, number: Array
+) -> tuple[dict[str, Array], Array | None]:
+    """The batch of one update, and the places of its rows (None where all are alike)."""
+    rows_key, noise_key = jax.random.split(jax.random.fold_in(jax.random.key(store.seed), number))
+    noise = {name: a[0] for name, a in draws(KeyedNormals(noise_key), 1, size).items()}
+    if sums is None:
+        places = jax.random.randint(rows_key, (size,), 0, store.ring.size)
+        return {**{n: array[places] for n, array in store.ring.rows.items()}, **noise}, None
+    found = jax.random.uniform(rows_key, (size,)) * sums[-1]
+    places = jnp.searchsorted(sums, found, side="right", method="scan_unrolled")
+    places = jnp.minimum(places, store.ring.size - 1)
+    assert store.mass is not None
+    mass = store.mass[places]
+    weight = (mass.min() / mass) ** beta  # the number of rows and the sum cancel
+    rows = {name: array[places] for name, array in store.ring.rows.items()}
+    return {**rows, **noise, "weight": weight}, places
+
+
+def rated(store: Store, places: Array, priority: Array, alpha: float) -> Store:
+    """The store with new priorities; what a row had before goes first, so that the order of equal
+    places does not matter, as it otherwise would on a GPU."""
+    assert store.mass is not None and store.largest is not None
+    mass = (jnp.abs(priority) + EPSILON) ** alpha
+    mass = jnp.where(jnp.isfinite(mass), mass, store.largest)
+    kept = jnp.asarray(store.mass).at[places].set(0).at[places].max(mass)
+    return store._replace(mass=kept, largest=jnp.maximum(store.largest, mass.max()))

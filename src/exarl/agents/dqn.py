@@ -6,21 +6,33 @@ recurrent, with stored state and burn-in: Kapturowski et al. (ICLR 2019).
 
 from __future__ import annotations
 
-import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
-from exarl.agents.acting import Acting
-from exarl.agents.base import MakeNetwork, Network, Spread
+from exarl.agents.agent import NetworkAgent
+from exarl.agents.algorithm import (
+    Acting,
+    AnyBlock,
+    Hyper,
+    Loss,
+    Memory,
+    Noise,
+    TrainState,
+    flat,
+    part,
+    unroll,
+)
+from exarl.agents.base import MakeNetwork
 from exarl.agents.offpolicy import OffPolicy, OffPolicyConfig, weighted_mean
 from exarl.config import param
 from exarl.errors import ConfigError
 from exarl.learning import losses
 from exarl.learning.exploration import epsilon_at, epsilon_greedy
 from exarl.learning.returns import n_step_returns
-from exarl.types import Arrays, ArraySpec, Block, EnvSpec
+from exarl.types import Array, ArraySpec, Batch, EnvSpec, Metrics, Namespace, Params
 
 
 @dataclass(frozen=True)
@@ -31,106 +43,129 @@ class DQNConfig(OffPolicyConfig):
     epsilon_min: float = param(0.05, "exploration at the end", ge=0, le=1)
     epsilon_decay: float = param(0.9995, "factor on epsilon at each environment step", gt=0, le=1)
     epsilon_steps: int = param(
-        0, "if not 0: epsilon falls linearly over so many environment steps instead", ge=0
+        0, "if not 0: epsilon falls linearly over N environment steps instead", ge=0
     )
     double: bool = param(True, "the online network chooses the action that the target rates")
     dueling: bool = param(False, "separate value and advantage outputs")
     loss: Literal["huber", "mse"] = param("huber", "loss on the temporal-difference error")
     data_generation: Literal["learner", "actor", "group"] = param(
         "learner",
-        "who computes the targets: the learner anew at each update; the actor, once, with the"
+        "who computes the targets: the learner at each update; the actor, once, with the"
         " weights it has; or the actor together with the other ranks of its environment group",
     )
     act_with: Literal["online", "target"] = param(
         "online", "which network acts; the target's slow average is the steadier policy"
     )
     nactions: int = param(
-        5, "bins a dimension when the action space is continuous", ge=2, le=10_000
+        5, "bins per dimension when the action space is continuous", ge=2, le=10_000
     )
     burn_in: int = param(
         0, "with an LSTM: first steps of a block that only warm up its memory", ge=0
     )
 
 
-class DQN(OffPolicy):
-    """Value-based control of discrete actions (a Box space is discretised, see ``nactions``).
+@dataclass(frozen=True)
+class DeepQ(OffPolicy[DQNConfig]):
+    """Value-based control of discrete actions.
 
     With a network that has memory, a row of the replay is what one environment did in a block, and
     ``batch_size`` counts these; the memory at its start is stored with it.
     """
 
-    Config = DQNConfig
-    action_kind = "discrete"
-    metrics = ("loss", "q_mean", "td_error", "epsilon")
     acts_with = ("q",)
     recurrent = True
 
-    def __init__(self, spec: EnvSpec, config: DQNConfig, network: MakeNetwork, seed: int) -> None:
-        if config.data_generation != "learner":
-            self.recorded = {"target": ArraySpec((), "float32")}
-        super().__init__(spec, config, network, seed)
-        if config.dueling:
-            self.greedy = slice(1, None)  # the value is the same for all actions
-        if self.memory and config.data_generation != "learner":
-            raise ConfigError("data_generation must be learner with a network that has memory")
-        if config.normalize_rewards and config.data_generation != "learner":
-            raise ConfigError("data_generation must be learner when normalize_rewards is on")
+    @property
+    def recorded(self) -> Mapping[str, ArraySpec]:
+        return self.generated
 
-    def make_networks(self, make: MakeNetwork) -> dict[str, Network]:
-        if self.spec.n_actions is None:
-            raise ConfigError(
-                f"DQN-v0 needs discrete actions; {self.spec.env_id} has continuous ones"
-            )
-        return {"q": make(self.spec.n_actions + self.config.dueling)}
+    @property
+    def greedy(self) -> slice:
+        return slice(1, None) if self.config.dueling else slice(None)  # the value moves no action
 
-    # -- acting ---------------------------------------------------------------------------------
+    def target(self, params: Params) -> Params:
+        return params
+
+    # -- acting -------------------------------------------------------------------------------------
 
     def act(
-        self, xp: Any, acting: Acting, observations: Any, rng: Any, memory: Any
-    ) -> tuple[Any, dict[str, Any], dict[str, Any]]:
-        outputs, after = self.outputs(xp, acting, "q", observations, memory)
-        q_values = losses.dueling(xp, outputs) if self.config.dueling else outputs
+        self,
+        xp: Namespace,
+        hyper: Hyper,
+        acting: Acting,
+        observations: Array,
+        rng: Noise | None,
+        memory: Memory | None,
+    ) -> tuple[Array, dict[str, Array], Memory]:
+        outputs, after = acting.forward("q", observations, memory)
+        q_values = self._values(xp, outputs)
         if rng is None:
             return q_values.argmax(-1), {}, after
-        epsilon = acting["now"]["epsilon"]
-        return epsilon_greedy(xp, q_values, epsilon, rng.uniform(2)), {}, after
+        return epsilon_greedy(xp, q_values, acting.now["epsilon"], rng.uniform(2)), {}, after
 
-    def shown(self, state: Any) -> dict[str, Any]:
-        params, target = state["params"], state["target"]
+    def schedules(self, xp: Namespace, hyper: Hyper, steps: float | Array) -> dict[str, Array]:
+        decay = (hyper["epsilon"], hyper["epsilon_min"], hyper["epsilon_decay"])
+        return {"epsilon": epsilon_at(steps, *decay, self.config.epsilon_steps, xp=xp)}
+
+    def acting_params(self, params: Params, target: Params) -> dict[str, Array]:
         shown = dict(params if self.config.act_with == "online" else target)
         if self.config.data_generation == "learner":
             return shown
         online = {f"online/{name}": array for name, array in params.items()}
         return shown | online | {f"target/{name}": array for name, array in target.items()}
 
-    def schedules(self, steps: Any, xp: Any = np) -> dict[str, Any]:
-        cfg = self.config
-        decay = (cfg.epsilon, cfg.epsilon_min, cfg.epsilon_decay, cfg.epsilon_steps)
-        return {"epsilon": epsilon_at(steps, *decay, xp=xp)}
+    # -- targets made by actors -----------------------------------------------------------------------
 
-    def generate(self, rows: Arrays) -> Arrays:
-        """The targets of transitions, computed with the weights this actor has."""
-        online, target = (self.part(self.acting[""], part) for part in ("online", "target"))
-        rows = {**rows, "next_observation": self.normal(np, self.acting, rows["next_observation"])}
-        return {"target": self.targets(np, online, target, rows).astype(np.float32)}
+    @property
+    def generated(self) -> Mapping[str, ArraySpec]:
+        made_by_actor = self.config.data_generation != "learner"
+        return {"target": ArraySpec((), "float32")} if made_by_actor else {}
 
-    def prepare(self, block: Block, spread: Spread | None = None) -> Block:
-        if self.config.data_generation == "learner":
-            return block
-        rows = self.transitions(block)
-        together = spread is not None and self.config.data_generation == "group"
-        made = spread(rows) if together and spread is not None else self.generate(rows)
-        target = made["target"].reshape(block.rewards.shape)
-        return dataclasses.replace(block, recorded={**block.recorded, "target": target})
+    @property
+    def generates_in_group(self) -> bool:
+        return self.config.data_generation == "group"
 
-    # -- learning -------------------------------------------------------------------------------
+    def generate_from(self, xp: Namespace, hyper: Hyper, block: AnyBlock) -> dict[str, Array]:
+        return self.transitions(xp, hyper, block)
 
-    def q_values(self, xp: Any, params: Any, observations: Any) -> Any:
-        """[N, A]"""
-        outputs = self.networks["q"].apply(xp, self.part(params, "q"), observations)
-        return losses.dueling(xp, outputs) if self.config.dueling else outputs
+    def generate(
+        self, xp: Namespace, hyper: Hyper, acting: Acting, rows: Batch
+    ) -> dict[str, Array]:
+        online, target = part(acting.others, "online"), part(acting.others, "target")
+        rows = {**rows, "next_observation": acting.normalize(rows["next_observation"])}
+        return {"target": self.targets(xp, online, target, rows).astype(np.float32)}
 
-    def targets(self, xp: Any, params: Any, target: Any, batch: Any) -> Any:
+    # -- learning -----------------------------------------------------------------------------------
+
+    @property
+    def losses(self) -> tuple[Loss, ...]:
+        return (Loss(("q",), self.loss, ("loss", "q_mean", "td_error"), "q"),)
+
+    def loss(
+        self, xp: Namespace, hyper: Hyper, params: Params, state: TrainState, batch: Batch
+    ) -> tuple[Array, Metrics]:
+        """The mean loss on the temporal-difference errors."""
+        if self.memory:
+            batch = by_time(batch)
+            targets = self.sequence_targets(xp, state.params, state.target, batch)
+            q_tm1 = self._along(xp, params, batch)[0]
+            learned = slice(self.config.burn_in, None)  # steps before it only warm the memory up
+            q_tm1, targets, actions = q_tm1[learned], targets[learned], batch["action"][learned]
+        else:
+            actions = batch["action"]
+            if (made := batch.get("target")) is None:
+                made = self.targets(xp, state.params, state.target, batch)
+            targets, q_tm1 = made, self.q_values(xp, params, batch["observation"])
+        errors = targets - losses.select(xp, q_tm1, actions)  # [N] or [T, N]
+        penalty = losses.huber if self.config.loss == "huber" else losses.squared
+        value = weighted_mean(penalty(xp, errors), batch)
+        sizes = xp.abs(errors)
+        metrics: Metrics = {"loss": value, "q_mean": q_tm1.mean(), "td_error": sizes.mean()}
+        if "weight" in batch:
+            metrics["priority"] = sizes if sizes.ndim == 1 else sizes.mean(0)
+        return value, metrics
+
+    def targets(self, xp: Namespace, params: Params, target: Params, batch: Batch) -> Array:
         """Bellman targets [N]."""
         q_t_value = self.q_values(xp, target, batch["next_observation"])  # [N, A]
         q_t_selector = (
@@ -140,129 +175,105 @@ class DQN(OffPolicy):
         )
         return losses.q_targets(xp, batch["reward"], batch["discount"], q_t_value, q_t_selector)
 
-    def loss(self, xp: Any, q_tm1: Any, batch: Any, targets: Any) -> tuple[Any, Any]:
-        """Mean loss on the TD errors of a batch, and the metrics of it."""
-        errors = targets - losses.select(xp, q_tm1, batch["action"])  # [N] or [T, N]
-        penalty = losses.huber if self.config.loss == "huber" else losses.squared
-        value = weighted_mean(penalty(xp, errors), batch)
-        sizes = xp.abs(errors)
-        metrics = {"loss": value, "q_mean": q_tm1.mean(), "td_error": sizes.mean()}
-        if "weight" in batch:
-            metrics["priority"] = sizes if sizes.ndim == 1 else sizes.mean(0)
-        return value, metrics
+    def q_values(self, xp: Namespace, params: Params, observations: Array) -> Array:
+        """[N, A]"""
+        return self._values(xp, self.apply(xp, params, "q", observations))
 
-    def plan(self, compiled: Any) -> Any:
-        optimiser, jnp = self.optimiser(compiled), compiled.jnp
-        sequences = _Sequences(self, compiled)
+    def _values(self, xp: Namespace, outputs: Array) -> Array:
+        return losses.dueling(xp, outputs) if self.config.dueling else outputs
 
-        def gradient(state: Any, batch: Any) -> Any:
-            batch = self.normal_batch(jnp, state, batch)
-            params, target = state["params"], state["target"]
-            if self.memory:
-                targets, batch = sequences.targets(params, target, batch)
-            elif (targets := batch.get("target")) is None:
-                targets = self.targets(jnp, params, target, batch)
-            evaluate = sequences.learned if self.memory else self._plain
-
-            def loss(params: Any) -> tuple[Any, Any]:
-                return self.loss(jnp, evaluate(jnp, params, batch), batch, targets)
-
-            return compiled.gradient_of(loss, params)
-
-        def apply(state: Any, slope: Any) -> Any:
-            params, opt = compiled.descend(optimiser, slope, state["opt"], state["params"])
-            target, count = self.moved_target(state, params)
-            return {**state, "params": params, "target": target, "opt": opt, "count": count}
-
-        return compiled.Plan(gradient, apply)
-
-    def start(self, compiled: Any, params: Arrays) -> dict[str, Any]:
-        return {**super().start(compiled, params), "target": params, "count": np.int32(0)}
-
-    def _plain(self, xp: Any, params: Any, batch: Any) -> Any:
-        return self.q_values(xp, params, batch["observation"])
-
-    def rows(self, block: Block, xp: Any = np) -> Arrays:
+    def rows(self, xp: Namespace, hyper: Hyper, block: AnyBlock) -> dict[str, Array]:
         """What the replay keeps: transitions, states with their ready targets, or sequences."""
         if self.memory:
-            return _sequences(self, block, xp)
+            return self.sequences(xp, hyper, block)
         if self.config.data_generation == "learner":
-            return super().rows(block, xp)
+            return self.transitions(xp, hyper, block)
         arrays = (block.observations[:-1], block.actions, block.recorded["target"])
         names = ("observation", "action", "target")
-        return {n: a.reshape(-1, *a.shape[2:]) for n, a in zip(names, arrays, strict=True)}
+        return {name: flat(array) for name, array in zip(names, arrays, strict=True)}
 
+    # -- with memory: batches are [N, T, ...] in the replay and [T, N, ...] here ----------------------
 
-def _sequences(agent: DQN, block: Block, xp: Any) -> Arrays:
-    """What each environment did in the block, [B, T, ...], and the memory it began with [B, ...]."""
-    cfg, steps = agent.config, len(block.rewards)
-    if cfg.burn_in >= steps:
-        raise ConfigError(f"burn_in={cfg.burn_in} leaves nothing of blocks of {steps} steps")
-    returns, discounts, last = n_step_returns(
-        xp, agent.rewards(block), block.terminated, block.truncated, cfg.gamma, cfg.n_step
-    )
-    resets = xp.concatenate([xp.zeros_like(block.ended[:1]), block.ended[:-1]])
-    arrays = {
-        "observation": block.observations[:-1],
-        "next_observation": block.next_observations(),
-        "action": block.actions,
-        "reward": returns,
-        "discount": discounts,
-        "last": last,
-        "reset": resets,
-    }
-    memory = {f"memory/{name}": block.recorded[f"memory/{name}"][0] for name in agent.memory}
-    return {**{name: array.swapaxes(0, 1) for name, array in arrays.items()}, **memory}
-
-
-class _Sequences:
-    """Values along sequences; batches come as [N, T, ...], inside it is [T, N, ...]."""
-
-    def __init__(self, agent: DQN, compiled: Any) -> None:
-        self._agent = agent
-        self._compiled = compiled
-        self._network = agent.networks["q"]
-
-    def targets(self, params: Any, target: Any, batch: Any) -> tuple[Any, Any]:
-        """Bellman targets [T, N] after the burn-in, and the batch in that form."""
-        jnp, cfg = self._compiled.jnp, self._agent.config
-        batch = {
-            n: a.swapaxes(0, 1) if not n.startswith(("memory/", "weight")) else a
-            for n, a in batch.items()
+    def sequences(self, xp: Namespace, hyper: Hyper, block: AnyBlock) -> dict[str, Array]:
+        """What each environment did in the block [B, T, ...], and the memory it began with [B, ...]."""
+        cfg, steps = self.config, len(block.rewards)
+        if cfg.burn_in >= steps:
+            raise ConfigError(f"burn_in={cfg.burn_in} leaves nothing of blocks of {steps} steps")
+        returns, discounts, last = n_step_returns(
+            xp,
+            self.rewards(hyper, block),
+            block.terminated,
+            block.truncated,
+            hyper["gamma"],
+            cfg.n_step,
+        )
+        arrays = {
+            "observation": block.observations[:-1],
+            "next_observation": block.next_observations(),
+            "action": block.actions,
+            "reward": returns,
+            "discount": discounts,
+            "last": last,
+            "reset": xp.concatenate([xp.zeros_like(block.ended[:1]), block.ended[:-1]]),
         }
-        ahead = self._ahead(target, batch)
-        chooser = self._ahead(params, batch) if cfg.double else ahead
+        memory = {f"memory/{name}": block.recorded[f"memory/{name}"][0] for name in self.memory}
+        return {**{name: array.swapaxes(0, 1) for name, array in arrays.items()}, **memory}
+
+    def sequence_targets(
+        self, xp: Namespace, params: Params, target: Params, batch: Batch
+    ) -> Array:
+        """Bellman targets [T, N]."""
+        ahead = self._ahead(xp, target, batch)
+        chooser = self._ahead(xp, params, batch) if self.config.double else ahead
         ahead, chooser = (
-            jnp.take_along_axis(q, batch["last"][..., None], 0) for q in (ahead, chooser)
+            xp.take_along_axis(q, batch["last"][..., None], 0) for q in (ahead, chooser)
         )
-        made = losses.q_targets(jnp, batch["reward"], batch["discount"], ahead, chooser)
-        learned = slice(cfg.burn_in, None)
-        return made[learned], {**batch, "all": batch, "action": batch["action"][learned]}
+        return losses.q_targets(xp, batch["reward"], batch["discount"], ahead, chooser)
 
-    def learned(self, xp: Any, params: Any, batch: Any) -> Any:
-        """[T, N, A], after the burn-in."""
-        return self._along(params, batch["all"])[0][self._agent.config.burn_in :]
-
-    def _along(self, params: Any, batch: Any) -> tuple[Any, Any]:
-        memory = {name: batch[f"memory/{name}"] for name in self._agent.memory}
-        params = self._agent.part(params, "q")
-        outputs, after = self._compiled.unrolled(
-            self._network, params, batch["observation"], memory, batch["reset"]
+    def _along(self, xp: Namespace, params: Params, batch: Batch) -> tuple[Array, Memory]:
+        """Action values [T, N, A], and the memory after each step."""
+        memory = {name: batch[f"memory/{name}"] for name in self.memory}
+        outputs, after = unroll(
+            xp, self.networks["q"], part(params, "q"), batch["observation"], memory, batch["reset"]
         )
-        return self._values(outputs), after
+        return self._values(xp, outputs), after
 
-    def _ahead(self, params: Any, batch: Any) -> Any:
+    def _ahead(self, xp: Namespace, params: Params, batch: Batch) -> Array:
         """Action values [T, N, A] of where each step truly led, with the memory it led there with."""
-        jnp = self._compiled.jnp
-        after = self._along(params, batch)[1]
-        flat = {name: array.reshape(-1, *array.shape[2:]) for name, array in after.items()}
+        after = {name: flat(array) for name, array in self._along(xp, params, batch)[1].items()}
         seen = batch["next_observation"]
-        outputs, _ = self._network.step(
-            jnp, self._agent.part(params, "q"), seen.reshape(-1, *seen.shape[2:]), flat
-        )
-        return self._values(outputs).reshape(*seen.shape[:2], -1)
+        outputs, _ = self.networks["q"].step(xp, part(params, "q"), flat(seen), after)
+        return self._values(xp, outputs).reshape(*seen.shape[:2], -1)
 
-    def _values(self, outputs: Any) -> Any:
-        return (
-            losses.dueling(self._compiled.jnp, outputs) if self._agent.config.dueling else outputs
-        )
+
+def by_time(batch: Batch) -> Batch:
+    """Sequences of a replay [N, T, ...] as [T, N, ...]."""
+    return {
+        name: array if name.startswith(("memory/", "weight")) else array.swapaxes(0, 1)
+        for name, array in batch.items()
+    }
+
+
+def make(spec: EnvSpec, config: DQNConfig, network: MakeNetwork) -> DeepQ:
+    """The algorithm for an environment; ConfigError when it cannot learn there."""
+    if spec.n_actions is None:
+        raise ConfigError(f"DQN-v0 needs discrete actions; {spec.env_id} has continuous ones")
+    algorithm = DeepQ(spec, config, {"q": network(spec.n_actions + config.dueling)})
+    if algorithm.memory and config.data_generation != "learner":
+        raise ConfigError("data_generation must be learner with a network that has memory")
+    if config.normalize_rewards and config.data_generation != "learner":
+        raise ConfigError("data_generation must be learner when normalize_rewards is on")
+    return algorithm
+
+
+class DQN(NetworkAgent[DQNConfig]):
+    """Deep Q-learning; a Box action space is discretised, see ``nactions``."""
+
+    Config = DQNConfig
+    action_kind = "discrete"
+    metrics = ("loss", "q_mean", "td_error", "epsilon")
+    make_algorithm = staticmethod(make)
+
+    @classmethod
+    def discrete_bins(cls, config: DQNConfig) -> int:
+        return config.nactions

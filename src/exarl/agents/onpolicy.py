@@ -1,4 +1,4 @@
-"""What the agents that learn from fresh blocks share: a policy, a value, and advantages.
+"""What the algorithms that learn from fresh blocks share: a policy, a value, and advantages.
 
 Blocks that were acted with older weights are corrected by V-trace (arXiv 1802.01561); for fresh ones it
 is generalised advantage estimation (arXiv 1506.02438).
@@ -6,25 +6,42 @@ is generalised advantage estimation (arXiv 1506.02438).
 
 from __future__ import annotations
 
+import math
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar, TypeVar
 
 import numpy as np
 
-from exarl.agents.acting import Acting, memory_of
-from exarl.agents.base import MakeNetwork, Network
-from exarl.agents.learned import Learned, LearnedConfig
+from exarl.agents.algorithm import (
+    Acting,
+    Algorithm,
+    AlgorithmConfig,
+    AnyBlock,
+    Hyper,
+    Loss,
+    Memory,
+    Noise,
+    TrainState,
+    flat,
+    group,
+    memory_of,
+    part,
+    unroll,
+)
+from exarl.agents.base import MakeNetwork
 from exarl.config import param
 from exarl.learning import distributions as dist
 from exarl.learning.losses import select
 from exarl.learning.returns import vtrace
-from exarl.types import Arrays, ArraySpec, Block, EnvSpec
+from exarl.networks.network import Network
+from exarl.types import Array, Arrays, ArraySpec, Batch, EnvSpec, Metrics, Namespace, Params
 
 
 @dataclass(frozen=True)
-class OnPolicyConfig(LearnedConfig):
-    """Parameters of the agents that learn from fresh blocks."""
+class OnPolicyConfig(AlgorithmConfig):
+    """Parameters of the algorithms that learn from fresh blocks."""
 
     gae_lambda: float = param(0.95, "0: one-step advantages, 1: sums of all rewards", ge=0, le=1)
     vtrace: bool = param(True, "correct blocks that were acted with older weights (V-trace)")
@@ -40,40 +57,57 @@ class OnPolicyConfig(LearnedConfig):
     max_grad_norm: float | None = param(0.5, "clip the gradient's norm; null: do not", gt=0)
 
 
-class OnPolicy(Learned):
-    """Discrete actions by a categorical policy, continuous ones by a Gaussian with one standard
-    deviation for all states. A subclass gives the loss of a batch."""
+C_co = TypeVar("C_co", bound=OnPolicyConfig, covariant=True)
 
-    action_kind = "any"
+
+@dataclass(frozen=True)
+class ActorCritic(Algorithm[C_co]):
+    """A policy and a value; what is missing is the loss.
+
+    Discrete actions come from a categorical policy, continuous ones from a Gaussian with one standard
+    deviation for all states. Batches are independent rows [N, ...] or, with memory, [T, N, ...].
+    """
+
     recurrent = True
-    on_policy = True
 
-    def __init__(self, spec: EnvSpec, config: Any, network: MakeNetwork, seed: int) -> None:
-        self.discrete = spec.n_actions is not None
-        self.size = spec.n_actions or int(np.prod(spec.action.shape))
-        self.greedy = slice(self.size)
-        self.recorded = {"log_prob": ArraySpec((), "float32")}
-        super().__init__(spec, config, network, seed)
+    @property
+    def discrete(self) -> bool:
+        return self.spec.n_actions is not None
 
-    def make_networks(self, make: MakeNetwork) -> dict[str, Network]:
-        policy = make(self.size)
-        if self.config.share_network or memory_of(policy):
-            return {"policy": make(self.size + 1)}  # the last output is the value
-        return {"policy": policy, "value": make(1)}
+    @property
+    def size(self) -> int:
+        """Actions to choose from, or dimensions of an action."""
+        return self.spec.n_actions or math.prod(self.spec.action.shape)
 
-    def other_params(self) -> Arrays:
-        return {} if self.discrete else {"log_std": np.full(self.size, self.config.log_std, "f4")}
+    @property
+    def greedy(self) -> slice:
+        return slice(self.size)
 
-    def shown(self, state: Mapping[str, Any]) -> dict[str, Any]:
-        own = ("policy/", "log_std")
-        return {n: a for n, a in state["params"].items() if n.startswith(own)}
+    @property
+    def recorded(self) -> Mapping[str, ArraySpec]:
+        return {"log_prob": ArraySpec((), "float32")}
 
-    # -- acting ---------------------------------------------------------------------------------
+    def init(self, rng: np.random.Generator, hyper: Hyper) -> Arrays:
+        params = super().init(rng, hyper)
+        if self.discrete:
+            return params
+        return {**params, "log_std": np.full(self.size, hyper["log_std"], "f4")}
+
+    def acting_params(self, params: Params, target: Params) -> dict[str, Array]:
+        return group(params, ("policy", "log_std"))
+
+    # -- acting -------------------------------------------------------------------------------------
 
     def act(
-        self, xp: Any, acting: Acting, observations: Any, rng: Any, memory: Any
-    ) -> tuple[Any, dict[str, Any], dict[str, Any]]:
-        outputs, after = self.outputs(xp, acting, "policy", observations, memory)
+        self,
+        xp: Namespace,
+        hyper: Hyper,
+        acting: Acting,
+        observations: Array,
+        rng: Noise | None,
+        memory: Memory | None,
+    ) -> tuple[Array, dict[str, Array], Memory]:
+        outputs, after = acting.forward("policy", observations, memory)
         outputs = outputs[:, : self.size]
         if self.discrete:
             if rng is None:
@@ -84,88 +118,28 @@ class OnPolicy(Learned):
         shape = (len(observations), *self.spec.action.shape)
         if rng is None:
             return outputs.reshape(shape), {}, after
-        log_std = acting[""]["log_std"]
+        log_std = acting.others["log_std"]
         actions = (outputs + xp.exp(log_std) * rng.normal(self.size)).astype(np.float32)
         log_prob = dist.gaussian_log_prob(xp, actions, outputs, log_std)
         return actions.reshape(shape), {"log_prob": log_prob}, after
 
-    # -- learning -------------------------------------------------------------------------------
+    # -- learning -----------------------------------------------------------------------------------
 
-    def log_prob_entropy(self, xp: Any, params: Any, outputs: Any, actions: Any) -> Any:
-        """Of [..., A] outputs of the policy: log-probability of ``actions``, and entropy, [...]."""
-        if self.discrete:
-            log_p = dist.log_softmax(xp, outputs)
-            return select(xp, log_p, actions), dist.categorical_entropy(xp, outputs)
-        log_std = params["log_std"]
-        log_prob = dist.gaussian_log_prob(xp, actions, outputs, log_std)
-        return log_prob, dist.gaussian_entropy(xp, log_std) + xp.zeros_like(log_prob)
+    @property
+    def losses(self) -> tuple[Loss, ...]:
+        return (Loss((*self.networks, "log_std"), self.loss, self.terms, "all"),)
 
-    def evaluate(self, compiled: Any, params: Any, batch: Any) -> tuple[Any, Any]:
-        """The policy's outputs [..., A] and the values [...] along a batch.
+    terms: ClassVar[tuple[str, ...]] = ("loss", "policy_loss", "value_loss", "entropy")
+    """The metrics of the loss."""
 
-        [N, ...] is independent rows; with memory it is [T, N, ...] from ``memory/*`` [N, ...] on.
-        """
-        if not self.memory:
-            return self._heads(compiled.jnp, params, batch["observation"])
-        outputs, _ = self._along(compiled, params, batch)
-        return outputs[..., :-1], outputs[..., -1]
+    @abstractmethod
+    def loss(
+        self, xp: Namespace, hyper: Hyper, params: Params, state: TrainState, batch: Batch
+    ) -> tuple[Array, Metrics]:
+        """The whole loss of a batch, and its terms."""
 
-    def _heads(self, xp: Any, params: Any, observations: Any) -> tuple[Any, Any]:
-        outputs = self.networks["policy"].apply(xp, self.part(params, "policy"), observations)
-        if "value" not in self.networks:
-            return outputs[:, :-1], outputs[:, -1]
-        values = self.networks["value"].apply(xp, self.part(params, "value"), observations)
-        return outputs, values[:, 0]
-
-    def _along(self, compiled: Any, params: Any, batch: Any) -> Any:
-        memory = {name: batch[f"memory/{name}"] for name in self.memory}
-        network, own = self.networks["policy"], self.part(params, "policy")
-        return compiled.unrolled(network, own, batch["observation"], memory, batch["reset"])
-
-    def next_values(self, compiled: Any, params: Any, batch: Any) -> Any:
-        """Values [T, B] of where each step truly led."""
-        xp, seen = compiled.jnp, batch["next_observation"]
-        flat = seen.reshape(-1, *seen.shape[2:])
-        if self.memory:
-            _, after = self._along(compiled, params, batch)
-            memory = {name: array.reshape(-1, *array.shape[2:]) for name, array in after.items()}
-            own = self.part(params, "policy")
-            outputs, _ = self.networks["policy"].step(xp, own, flat, memory)
-            return outputs[:, -1].reshape(seen.shape[:2])
-        return self._heads(xp, params, flat)[1].reshape(seen.shape[:2])
-
-    def data(self, compiled: Any, state: Any, inputs: Any) -> Any:
-        """What the updates of a block learn from: the inputs with values, advantages and targets,
-        as rows [T * B, ...], or with memory as sequences [T, B, ...]."""
-        xp, cfg, params = compiled.jnp, self.config, state["params"]
-        batch = self.normal_batch(xp, state, inputs)
-        shape = batch["reward"].shape
-        rows = batch if self.memory else {n: a.reshape(-1, *a.shape[2:]) for n, a in batch.items()}
-        outputs, values = self.evaluate(compiled, params, rows)
-        log_prob, _ = self.log_prob_entropy(xp, params, outputs, rows["action"])
-        # Without V-trace nothing lags: what acted is what learns, and there is nothing to correct.
-        log_prob = log_prob.reshape(shape) if cfg.vtrace else batch["log_prob"]
-        values, ratio = values.reshape(shape), xp.exp(log_prob - batch["log_prob"])
-        targets, advantages = vtrace(
-            xp,
-            values,
-            self.next_values(compiled, params, batch),
-            batch["reward"],
-            cfg.gamma * (1.0 - batch["terminated"]),
-            1.0 * batch["ended"],
-            ratio,
-            cfg.gae_lambda,
-            cfg.clip_rho,
-            cfg.clip_c,
-        )
-        made = {"log_prob": log_prob, "value": values, "target": targets, "advantage": advantages}
-        if not self.memory:
-            made = {name: array.reshape(-1) for name, array in made.items()}
-        kept = ("observation", "action", "reset", *(f"memory/{name}" for name in self.memory))
-        return {**{name: rows[name] for name in kept if name in rows}, **made}
-
-    def inputs(self, block: Block, xp: Any = np) -> Arrays:
-        """A block as the compiled update takes it."""
+    def rows(self, xp: Namespace, hyper: Hyper, block: AnyBlock) -> dict[str, Array]:
+        """A block as ``prepare`` takes it."""
         actions = block.actions
         if not self.discrete:
             actions = actions.reshape(*actions.shape[:2], self.size)
@@ -173,7 +147,7 @@ class OnPolicy(Learned):
             "observation": block.observations[:-1],
             "next_observation": block.next_observations(),
             "action": actions,
-            "reward": self.rewards(block),
+            "reward": self.rewards(hyper, block),
             "terminated": block.terminated,
             "ended": block.ended,
             "log_prob": block.recorded["log_prob"],
@@ -184,19 +158,99 @@ class OnPolicy(Learned):
             made |= {f"memory/{n}": block.recorded[f"memory/{n}"][0] for n in self.memory}
         return made
 
-    def value_loss(self, xp: Any, values: Any, batch: Any) -> Any:
-        return 0.5 * ((values - batch["target"]) ** 2).mean()
+    def prepare(self, xp: Namespace, hyper: Hyper, state: TrainState, batch: Batch) -> Batch:
+        """What the updates of a block learn from: the block with values, advantages and targets,
+        as rows [T * B, ...], or with memory as sequences [T, B, ...]."""
+        params, shape = state.params, batch["reward"].shape
+        rows = batch if self.memory else {name: flat(array) for name, array in batch.items()}
+        outputs, values = self.evaluate(xp, params, rows)
+        log_prob, _ = self.log_prob_entropy(xp, params, outputs, rows["action"])
+        # Without V-trace nothing lags: what acted is what learns, and there is nothing to correct.
+        log_prob = log_prob.reshape(shape) if self.config.vtrace else batch["log_prob"]
+        values, ratio = values.reshape(shape), xp.exp(log_prob - batch["log_prob"])
+        targets, advantages = vtrace(
+            xp,
+            values,
+            self.next_values(xp, params, batch),
+            batch["reward"],
+            hyper["gamma"] * (1.0 - batch["terminated"]),
+            1.0 * batch["ended"],
+            ratio,
+            hyper["gae_lambda"],
+            hyper["clip_rho"],
+            hyper["clip_c"],
+        )
+        made = {"log_prob": log_prob, "value": values, "target": targets, "advantage": advantages}
+        if not self.memory:
+            made = {name: array.reshape(-1) for name, array in made.items()}
+        kept = ("observation", "action", "reset", *(f"memory/{name}" for name in self.memory))
+        return {**{name: rows[name] for name in kept if name in rows}, **made}
 
-    def total(self, policy_loss: Any, value_loss: Any, entropy: Any) -> tuple[Any, dict[str, Any]]:
-        """The whole loss of a batch, and its terms."""
-        cfg = self.config
-        loss = policy_loss + cfg.value_scale * value_loss - cfg.entropy_scale * entropy
-        terms = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}
-        return loss, {"loss": loss, **terms}
+    def log_prob_entropy(
+        self, xp: Namespace, params: Params, outputs: Array, actions: Array
+    ) -> tuple[Array, Array]:
+        """Of [..., A] outputs of the policy: log-probability of ``actions``, and entropy, [...]."""
+        if self.discrete:
+            log_p = dist.log_softmax(xp, outputs)
+            return select(xp, log_p, actions), dist.categorical_entropy(xp, outputs)
+        log_std = params["log_std"]
+        log_prob = dist.gaussian_log_prob(xp, actions, outputs, log_std)
+        return log_prob, dist.gaussian_entropy(xp, log_std) + xp.zeros_like(log_prob)
 
-    def advantages(self, xp: Any, batch: Any) -> Any:
-        """Those of a batch, normalised where asked."""
+    def evaluate(self, xp: Namespace, params: Params, batch: Batch) -> tuple[Array, Array]:
+        """The policy's outputs [..., A] and the values [...] along a batch."""
+        if not self.memory:
+            return self._heads(xp, params, batch["observation"])
+        outputs, _ = self._along(xp, params, batch)
+        return outputs[..., :-1], outputs[..., -1]
+
+    def next_values(self, xp: Namespace, params: Params, batch: Batch) -> Array:
+        """Values [T, B] of where each step truly led."""
+        seen = batch["next_observation"]
+        if self.memory:
+            after = {n: flat(array) for n, array in self._along(xp, params, batch)[1].items()}
+            own = part(params, "policy")
+            outputs, _ = self.networks["policy"].step(xp, own, flat(seen), after)
+            return outputs[:, -1].reshape(seen.shape[:2])
+        return self._heads(xp, params, flat(seen))[1].reshape(seen.shape[:2])
+
+    def _heads(self, xp: Namespace, params: Params, observations: Array) -> tuple[Array, Array]:
+        outputs = self.apply(xp, params, "policy", observations)
+        if "value" not in self.networks:
+            return outputs[:, :-1], outputs[:, -1]
+        return outputs, self.apply(xp, params, "value", observations)[:, 0]
+
+    def _along(self, xp: Namespace, params: Params, batch: Batch) -> tuple[Array, Memory]:
+        memory = {name: batch[f"memory/{name}"] for name in self.memory}
+        network, own = self.networks["policy"], part(params, "policy")
+        return unroll(xp, network, own, batch["observation"], memory, batch["reset"])
+
+    def advantages(self, xp: Namespace, batch: Batch) -> Array:
+        """Those of a batch, normalised if so configured."""
         found = batch["advantage"]
         if not self.config.normalize_advantages:
             return found
         return (found - found.mean()) / (found.std() + 1e-8)
+
+
+def value_loss(values: Array, batch: Batch) -> Array:
+    """Half the mean squared error of the values."""
+    return 0.5 * ((values - batch["target"]) ** 2).mean()
+
+
+def total(
+    hyper: Hyper, policy_loss: Array, value_loss: Array, entropy: Array
+) -> tuple[Array, Metrics]:
+    """The whole loss of a batch, and its terms."""
+    loss = policy_loss + hyper["value_scale"] * value_loss - hyper["entropy_scale"] * entropy
+    terms = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}
+    return loss, {"loss": loss, **terms}
+
+
+def networks_for(spec: EnvSpec, config: OnPolicyConfig, make: MakeNetwork) -> dict[str, Network]:
+    """A policy and a value, or one network for both, whose last output is then the value."""
+    size = spec.n_actions or math.prod(spec.action.shape)
+    policy = make(size)
+    if config.share_network or memory_of(policy):
+        return {"policy": make(size + 1)}
+    return {"policy": policy, "value": make(1)}

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
-
-from exarl.agents.onpolicy import OnPolicy, OnPolicyConfig
+from exarl.agents.agent import NetworkAgent
+from exarl.agents.algorithm import EarlyStop, Hyper, TrainState
+from exarl.agents.base import MakeNetwork
+from exarl.agents.onpolicy import ActorCritic, OnPolicyConfig, networks_for, total, value_loss
 from exarl.config import param
 from exarl.errors import ConfigError
-from exarl.types import Arrays, Block
+from exarl.types import Array, Batch, EnvSpec, Metrics, Namespace, Params
 
 
 @dataclass(frozen=True)
@@ -30,90 +29,64 @@ class PPOConfig(OnPolicyConfig):
     )
 
 
-class PPO(OnPolicy):
-    """Several passes of minibatches over each block, in one compiled call.
+@dataclass(frozen=True)
+class ProximalPolicy(ActorCritic[PPOConfig]):
+    """Several passes of minibatches over each block.
 
     With a network that has memory, a minibatch is some of the environments, each with all its steps.
     """
 
-    Config = PPOConfig
-    metrics = ("loss", "policy_loss", "value_loss", "entropy", "kl", "clip_fraction")
-    needs_vtrace = True
+    terms = (*ActorCritic.terms, "kl", "clip_fraction")
 
-    def loss(self, compiled: Any, params: Any, batch: Any) -> tuple[Any, Any]:
+    def loss(
+        self, xp: Namespace, hyper: Hyper, params: Params, state: TrainState, batch: Batch
+    ) -> tuple[Array, Metrics]:
         """The clipped objective of a minibatch, and its terms."""
-        xp, cfg = compiled.jnp, self.config
-        outputs, values = self.evaluate(compiled, params, batch)
+        outputs, values = self.evaluate(xp, params, batch)
         log_prob, entropy = self.log_prob_entropy(xp, params, outputs, batch["action"])
-        log_ratio = log_prob - batch["log_prob"]
+        log_ratio, clip = log_prob - batch["log_prob"], hyper["clip"]
         ratio, advantages = xp.exp(log_ratio), self.advantages(xp, batch)
-        clipped = xp.clip(ratio, 1 - cfg.clip, 1 + cfg.clip)
+        clipped = xp.clip(ratio, 1 - clip, 1 + clip)
         policy_loss = -xp.minimum(ratio * advantages, clipped * advantages).mean()
-        if cfg.value_clip is not None:
-            moved = xp.clip(values - batch["value"], -cfg.value_clip, cfg.value_clip)
-            values = batch["value"] + moved
-        value_loss = self.value_loss(xp, values, batch)
-        loss, terms = self.total(policy_loss, value_loss, entropy.mean())
+        if (limit := hyper.get("value_clip")) is not None:
+            values = batch["value"] + xp.clip(values - batch["value"], -limit, limit)
+        loss, terms = total(hyper, policy_loss, value_loss(values, batch), entropy.mean())
         return loss, {
             **terms,
             "kl": (ratio - 1 - log_ratio).mean(),
-            "clip_fraction": (xp.abs(ratio - 1) > cfg.clip).mean(),
+            "clip_fraction": (xp.abs(ratio - 1) > clip).mean(),
         }
 
-    def plan(self, compiled: Any) -> Any:
-        optimiser, limit = self.optimiser(compiled), self.config.target_kl
+    def halt(self, hyper: Hyper) -> EarlyStop | None:
+        limit = hyper.get("target_kl")
+        return None if limit is None else EarlyStop("kl", 1.5 * limit)
 
-        def learn(state: Any, batch: Any) -> Any:
-            slope, metrics = compiled.gradient_of(
-                lambda params: self.loss(compiled, params, batch), state["params"]
+    def n_updates(self, steps: int, made: int) -> int:
+        return self.config.epochs * self.config.minibatches
+
+    def passes(self, rows: Batch) -> tuple[int, int]:
+        """ConfigError when a block has fewer rows than there are minibatches."""
+        steps, width = rows["reward"].shape
+        count = width if self.memory else steps * width
+        if count < self.config.minibatches:
+            what = "environments" if self.memory else "steps"
+            raise ConfigError(
+                f"minibatches={self.config.minibatches} needs as many {what} in a block, not {count}"
             )
-            return {"params": slope, "kl": metrics["kl"]}, metrics
+        return self.config.epochs, count
 
-        def gradient(state: Any, batch: Any) -> Any:
-            if limit is None:
-                return learn(state, batch)
+    def split(self, orders: Array) -> Array:
+        """A remainder waits for the next pass."""
+        size = orders.shape[1] // self.config.minibatches
+        return orders[:, : size * self.config.minibatches].reshape(-1, size)
 
-            def rest() -> tuple[Any, Any]:
-                nothing = {name: compiled.jnp.float32(np.nan) for name in self.metrics}
-                return compiled.zeros_like(slope_of(state)), nothing
+    def prepare(self, xp: Namespace, hyper: Hyper, state: TrainState, batch: Batch) -> Batch:
+        rows = {name: array for name, array in batch.items() if name != "index"}
+        return {**super().prepare(xp, hyper, state, rows), "index": batch["index"]}
 
-            return compiled.chosen(state["halted"], rest, lambda: learn(state, batch))
-
-        def apply(state: Any, slope: Any) -> Any:
-            def move() -> Any:
-                return compiled.descend(optimiser, slope["params"], state["opt"], state["params"])
-
-            def stay() -> tuple[Any, Any]:  # counts go on, the same at every learner of a team
-                return state["params"], compiled.counted(state["opt"], 1)
-
-            if limit is None:
-                params, opt = move()
-                return {**state, "params": params, "opt": opt}
-            halted = state["halted"] | (slope["kl"] > 1.5 * limit)
-            params, opt = compiled.chosen(halted, stay, move)
-            return {**state, "params": params, "opt": opt, "halted": halted}
-
-        def slope_of(state: Any) -> Any:
-            return {"params": state["params"], "kl": compiled.jnp.float32(0)}
-
-        return compiled.Plan(
-            gradient,
-            apply,
-            prepare=lambda state, inputs: {
-                **self.data(compiled, state, {n: a for n, a in inputs.items() if n != "index"}),
-                "index": inputs["index"],
-            },
-            pick=self._pick,
-            slope=slope_of,
-        )
-
-    def start(self, compiled: Any, params: Arrays) -> dict[str, Any]:
-        halted = {} if self.config.target_kl is None else {"halted": np.bool_(False)}
-        return {**super().start(compiled, params), **halted}
-
-    def _pick(self, data: Any, i: Any) -> Any:
-        """Minibatch i: rows, or with memory whole environments."""
-        index = data["index"][i]
+    def minibatch(self, data: Batch, update: int | Array) -> Batch:
+        """Rows, or with memory whole environments."""
+        index = data["index"][update]
         return {
             name: array[:, index]
             if self.memory and not name.startswith("memory/")
@@ -122,44 +95,17 @@ class PPO(OnPolicy):
             if name != "index"
         }
 
-    def updates_of(self, steps: int, made: int) -> int:
-        return int(self.config.epochs * self.config.minibatches)
 
-    def fused(self, compiled: Any, state: Any, block: Any, made: Any, key: Any) -> tuple[Any, Any]:
-        index = self._split(lambda count: compiled.orders(key, self.config.epochs, count), block)
-        inputs = {**self.inputs(block, compiled.jnp), "index": index}
-        updates = self.updates_of(block.steps, 0)
-        state, metrics = compiled.scanned(self.plan(compiled), state, inputs, updates)
-        return self._fresh(state), metrics
+def make(spec: EnvSpec, config: PPOConfig, network: MakeNetwork) -> ProximalPolicy:
+    """The algorithm for an environment."""
+    return ProximalPolicy(spec, config, networks_for(spec, config, network))
 
-    def _fresh(self, state: Any) -> Any:
-        """The next block begins without a stop."""
-        return {**state, "halted": state["halted"] & False} if "halted" in state else state
 
-    def train(self, block: Block | None, steps: int | None = None) -> dict[str, Any]:
-        self.follow(block)
-        self._steps += steps if steps is not None else block.steps if block else 0
-        inputs = None
-        if block is not None:
-            index = self._split(self._orders, block).astype(np.int32)
-            inputs = {**self.inputs(block), "index": index}
-        updates = self.updates_of(0, self._steps)
-        metrics = self.learn(inputs, updates)
-        self._learned = self._fresh(self._learned)
-        return self.report(updates, metrics)
+class PPO(NetworkAgent[PPOConfig]):
+    """Proximal policy optimisation."""
 
-    def _orders(self, count: int) -> np.ndarray:
-        return np.stack([self._rng.permutation(count) for _ in range(self.config.epochs)])
-
-    def _split(self, orders: Callable[[int], Any], block: Any) -> Any:
-        """Rows of each update [updates, rows], from ``orders`` [epochs, count] of all that there are;
-        a remainder waits for the next epoch."""
-        cfg = self.config
-        count = block.rewards.shape[1] if self.memory else block.steps
-        size = count // cfg.minibatches
-        if not size:
-            what = "environments" if self.memory else "steps"
-            raise ConfigError(
-                f"minibatches={cfg.minibatches} needs as many {what} in a block, not {count}"
-            )
-        return orders(count)[:, : size * cfg.minibatches].reshape(-1, size)
+    Config = PPOConfig
+    action_kind = "any"
+    metrics = ProximalPolicy.terms
+    needs_vtrace = True
+    make_algorithm = staticmethod(make)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from exarl.agents.base import ExaAgent, MakeNetwork, NoParameters
+from exarl.agents.base import ExaAgent, MakeNetwork, NoParameters, Team
 from exarl.learning.exploration import LEARNER, Streams, generator
-from exarl.types import Arrays, Block, EnvSpec
+from exarl.types import Arrays, Block, EnvSpec, Metrics
 
 
 class Random(ExaAgent):
@@ -44,10 +42,16 @@ class Random(ExaAgent):
     def set_weights(self, weights: np.ndarray) -> None:
         pass
 
-    def set_learner(self, team: Any = None) -> None:
+    def join_team(self, team: Team) -> None:
         pass
 
-    def train(self, block: Block | None, steps: int | None = None) -> dict[str, float]:
+    def set_learner(self) -> None:
+        pass
+
+    def train(self, block: Block) -> Metrics:
+        return {"updates": 0}
+
+    def train_in_team(self, block: Block | None, steps: int) -> Metrics:
         return {"updates": 0}
 
     def get_weights(self) -> np.ndarray:

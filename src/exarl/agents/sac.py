@@ -7,21 +7,31 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from exarl.agents.acting import Acting
-from exarl.agents.base import MakeNetwork, Network
+from exarl.agents.agent import NetworkAgent
+from exarl.agents.algorithm import (
+    Acting,
+    Hyper,
+    Loss,
+    Memory,
+    Noise,
+    Normals,
+    TrainState,
+    group,
+)
+from exarl.agents.base import MakeNetwork
 from exarl.agents.ddpg import check_bounded
 from exarl.agents.offpolicy import OffPolicy, OffPolicyConfig, weighted_mean
 from exarl.config import param
 from exarl.learning import losses
 from exarl.learning.distributions import categorical_sample, log_softmax, squashed_log_prob
 from exarl.learning.exploration import either
-from exarl.types import Arrays, EnvSpec
+from exarl.types import Array, Arrays, Batch, EnvSpec, Metrics, Namespace, Params
 
 LOG_STD_MIN, LOG_STD_MAX = -10.0, 2.0
+CRITICS = ("q1", "q2")
 
 
 @dataclass(frozen=True)
@@ -39,53 +49,50 @@ class SACConfig(OffPolicyConfig):
     )
 
 
-class SAC(OffPolicy):
+@dataclass(frozen=True)
+class SoftActorCritic(OffPolicy[SACConfig]):
     """Maximises reward and entropy. The first ``learning_starts`` steps act uniformly at random."""
 
-    Config = SACConfig
-    action_kind = "any"
-    metrics = ("critic_loss", "policy_loss", "q_mean", "td_error", "alpha", "entropy")
-    critics = ("q1", "q2")
+    @property
+    def discrete(self) -> bool:
+        return self.spec.n_actions is not None
 
-    def __init__(self, spec: EnvSpec, config: SACConfig, network: MakeNetwork, seed: int) -> None:
-        self.discrete = spec.n_actions is not None
-        if not self.discrete:
-            check_bounded(spec, "SAC-v0")
-        self.size = spec.n_actions or int(np.prod(spec.action.shape))
-        largest = 0.5 * math.log(self.size) if self.discrete else -float(self.size)
-        self.target_entropy = largest if config.target_entropy is None else config.target_entropy
-        self.greedy, self.squashed = slice(self.size), not self.discrete
-        super().__init__(spec, config, network, seed)
+    @property
+    def size(self) -> int:
+        """Actions to choose from, or dimensions of an action."""
+        return size_of(self.spec)
 
-    def make_networks(self, make: MakeNetwork) -> dict[str, Network]:
-        if self.discrete:
-            return {name: make(self.size) for name in ("policy", *self.critics)}
-        return {"policy": make(2 * self.size)} | {
-            name: make(1, extra=self.size) for name in self.critics
-        }
+    @property
+    def greedy(self) -> slice:
+        return slice(self.size)
 
-    def other_params(self) -> Arrays:
-        return {"log_alpha": np.array(math.log(self.config.alpha), np.float32)}
+    @property
+    def squashed(self) -> bool:
+        return not self.discrete
 
-    def schedules(self, steps: Any, xp: Any = np) -> dict[str, Any]:
+    def init(self, rng: np.random.Generator, hyper: Hyper) -> Arrays:
+        log_alpha = np.array(math.log(hyper["alpha"]), np.float32)
+        return {**super().init(rng, hyper), "log_alpha": log_alpha}
+
+    def target(self, params: Params) -> Params:
+        return group(params, CRITICS)
+
+    # -- acting -------------------------------------------------------------------------------------
+
+    def schedules(self, xp: Namespace, hyper: Hyper, steps: float | Array) -> dict[str, Array]:
         return {"random": xp.where(steps < self.config.learning_starts, 1.0, 0.0)}
 
-    def report(self, updates: int, metrics: Any) -> dict[str, Any]:
-        reported = super().report(updates, metrics)
-        reported.pop("random")
-        return reported
-
-    # -- acting ---------------------------------------------------------------------------------
-
     def act(
-        self, xp: Any, acting: Acting, observations: Any, rng: Any, memory: Any
-    ) -> tuple[Any, dict[str, Any], dict[str, Any]]:
-        def learned() -> Any:
-            return self.outputs(xp, acting, "policy", observations)[0]
-
-        def drawn() -> Any:
-            mean, log_std = self._gaussian(xp, learned())
-            return xp.tanh(mean + xp.exp(log_std) * rng.normal(self.size))
+        self,
+        xp: Namespace,
+        hyper: Hyper,
+        acting: Acting,
+        observations: Array,
+        rng: Noise | None,
+        memory: Memory | None,
+    ) -> tuple[Array, dict[str, Array], Memory]:
+        def learned() -> Array:
+            return acting.forward("policy", observations, None)[0]
 
         shape = (len(observations), *self.spec.action.shape)
         if rng is None:
@@ -93,112 +100,141 @@ class SAC(OffPolicy):
             if self.discrete:
                 return outputs.argmax(-1), {}, {}
             return xp.tanh(self._gaussian(xp, outputs)[0]).reshape(shape), {}, {}
-        random = acting["now"]["random"] > 0  # as long as nothing is learned
+        random = acting.now["random"] > 0  # as long as nothing is learned
         if self.discrete:
             logits = learned() * (1 - random)
             return categorical_sample(xp, logits, rng.uniform(1)[:, 0]), {}, {}
+
+        def drawn() -> Array:
+            mean, log_std = self._gaussian(xp, learned())
+            actions: Array = xp.tanh(mean + xp.exp(log_std) * rng.normal(self.size))
+            return actions
+
         actions = either(xp, random, lambda: 2 * rng.uniform(self.size) - 1, drawn)
         return actions.astype(np.float32).reshape(shape), {}, {}
 
-    def _gaussian(self, xp: Any, outputs: Any) -> tuple[Any, Any]:
+    def _gaussian(self, xp: Namespace, outputs: Array) -> tuple[Array, Array]:
         mean, log_std = outputs[..., : self.size], outputs[..., self.size :]
         return mean, xp.clip(log_std, LOG_STD_MIN, LOG_STD_MAX)
 
-    # -- learning -------------------------------------------------------------------------------
+    # -- learning -----------------------------------------------------------------------------------
 
-    def policy(self, xp: Any, params: Any, observations: Any, noise: Any) -> tuple[Any, Any]:
+    @property
+    def losses(self) -> tuple[Loss, ...]:
+        """One optimiser descends them all; each sees the parameters of the others as they are."""
+        critic = ("critic_loss", "q_mean", "td_error")
+        policy = ("policy_loss", "alpha", "entropy")
+        temperature = Loss(("log_alpha",), self.temperature_loss, (), "all")
+        return (
+            Loss(CRITICS, self.critic_loss, critic, "all"),
+            Loss(("policy",), self.policy_loss, policy, "all"),
+            *((temperature,) if self.config.learn_alpha else ()),
+        )
+
+    def critic_loss(
+        self, xp: Namespace, hyper: Hyper, params: Params, state: TrainState, batch: Batch
+    ) -> tuple[Array, Metrics]:
+        """Squared errors of both critics, and the metrics of the first."""
+        targets = self.targets(xp, state.params, state.target, batch)
+        observations, actions = batch["observation"], batch["action"]
+        extra = None if self.discrete else actions.reshape(len(actions), -1)
+        values = [self.apply(xp, params, name, observations, extra) for name in CRITICS]
+        values = [losses.select(xp, q, actions) if self.discrete else q[:, 0] for q in values]
+        value: Array = sum(weighted_mean(losses.squared(xp, targets - q), batch) for q in values)  # type: ignore[assignment]
+        sizes = xp.abs(targets - values[0])
+        metrics: Metrics = {
+            "critic_loss": value,
+            "q_mean": values[0].mean(),
+            "td_error": sizes.mean(),
+        }
+        return value, metrics | ({"priority": sizes} if "weight" in batch else {})
+
+    def policy_loss(
+        self, xp: Namespace, hyper: Hyper, params: Params, state: TrainState, batch: Batch
+    ) -> tuple[Array, Metrics]:
+        """The soft value of the policy's actions by the lesser critic, to be climbed."""
+        alpha = xp.exp(params["log_alpha"])
+        actions, log_p = self.policy(xp, params, batch["observation"], batch.get("noise"))
+        q = self.least_q(xp, params, batch["observation"], actions)
+        value, entropy = self.soft_value(xp, actions, log_p, q, alpha)
+        loss = -value.mean()
+        return loss, {"policy_loss": loss, "alpha": alpha, "entropy": entropy.mean()}
+
+    def temperature_loss(
+        self, xp: Namespace, hyper: Hyper, params: Params, state: TrainState, batch: Batch
+    ) -> tuple[Array, Metrics]:
+        """Raises the temperature when the entropy is below its target, and lowers it above."""
+        actions, log_p = self.policy(xp, state.params, batch["observation"], batch.get("noise"))
+        entropy = -(actions * log_p).sum(-1) if self.discrete else -log_p
+        largest = 0.5 * math.log(self.size) if self.discrete else -float(self.size)
+        surplus = entropy.mean() - hyper.get("target_entropy", largest)
+        return params["log_alpha"] * surplus, {}
+
+    def targets(self, xp: Namespace, params: Params, target: Params, batch: Batch) -> Array:
+        """Soft Bellman targets [N]."""
+        following = batch["next_observation"]
+        actions, log_p = self.policy(xp, params, following, batch.get("next_noise"))
+        q = self.least_q(xp, target, following, actions)
+        value, _ = self.soft_value(xp, actions, log_p, q, xp.exp(params["log_alpha"]))
+        return batch["reward"] + batch["discount"] * value
+
+    def policy(
+        self, xp: Namespace, params: Params, observations: Array, noise: Array | None
+    ) -> tuple[Array, Array]:
         """Continuous: actions [N, A] and their log-probabilities [N]. Discrete: probabilities
         [N, A] and their logarithms [N, A]."""
-        network, own = self.networks["policy"], self.part(params, "policy")
-        outputs = network.apply(xp, own, observations)
+        outputs = self.apply(xp, params, "policy", observations)
         if self.discrete:
             log_p = log_softmax(xp, outputs)
             return xp.exp(log_p), log_p
+        assert noise is not None
         mean, log_std = self._gaussian(xp, outputs)
         before = mean + xp.exp(log_std) * noise
         return xp.tanh(before), squashed_log_prob(xp, noise, log_std, before)
 
-    def least_q(self, xp: Any, critics: Any, observations: Any, actions: Any) -> Any:
+    def least_q(self, xp: Namespace, critics: Params, observations: Array, actions: Array) -> Array:
         """The lesser critic's values: [N] of actions, or of all of them [N, A] if discrete."""
         extra = None if self.discrete else actions
-        values = [
-            self.networks[name].apply(xp, self.part(critics, name), observations, extra)
-            for name in self.critics
-        ]
-        least = xp.minimum(*values)
+        values = [self.apply(xp, critics, name, observations, extra) for name in CRITICS]
+        least: Array = xp.minimum(*values)
         return least if self.discrete else least[:, 0]
 
-    def soft_value(self, xp: Any, actions: Any, log_p: Any, q: Any, alpha: Any) -> tuple[Any, Any]:
+    def soft_value(
+        self, xp: Namespace, actions: Array, log_p: Array, q: Array, alpha: Array
+    ) -> tuple[Array, Array]:
         """Expected value with the entropy's bonus [N], and the entropy [N]."""
         if self.discrete:  # ``actions`` are probabilities: the expectation is exact
             return (actions * (q - alpha * log_p)).sum(-1), -(actions * log_p).sum(-1)
         return q - alpha * log_p, -log_p
 
-    def targets(self, xp: Any, state: Any, batch: Any) -> Any:
-        """Soft Bellman targets [N]."""
-        params, following = state["params"], batch["next_observation"]
-        actions, log_p = self.policy(xp, params, following, batch.get("next_noise"))
-        q = self.least_q(xp, state["target"], following, actions)
-        value, _ = self.soft_value(xp, actions, log_p, q, xp.exp(params["log_alpha"]))
-        return batch["reward"] + batch["discount"] * value
-
-    def loss(self, xp: Any, params: Any, fixed: Any, batch: Any, targets: Any) -> tuple[Any, Any]:
-        """The losses of critics, policy and temperature in one sum; each sees the others as they
-        are in ``fixed``, so that its gradient is its own."""
-        observations, actions = batch["observation"], batch["action"]
-        extra = None if self.discrete else actions.reshape(len(actions), -1)
-        values = [
-            self.networks[name].apply(xp, self.part(params, name), observations, extra)
-            for name in self.critics
-        ]
-        values = [losses.select(xp, q, actions) if self.discrete else q[:, 0] for q in values]
-        critic_loss = sum(weighted_mean(losses.squared(xp, targets - q), batch) for q in values)
-        alpha = xp.exp(fixed["log_alpha"])
-        chosen, log_p = self.policy(xp, params, observations, batch.get("noise"))
-        q = self.least_q(xp, fixed, observations, chosen)
-        value, entropy = self.soft_value(xp, chosen, log_p, q, alpha)
-        policy_loss = -value.mean()
-        surplus = entropy.mean() - self.target_entropy
-        sizes = xp.abs(targets - values[0])
-        metrics = {
-            "critic_loss": critic_loss,
-            "policy_loss": policy_loss,
-            "q_mean": values[0].mean(),
-            "td_error": sizes.mean(),
-            "alpha": alpha,
-            "entropy": entropy.mean(),
-        } | ({"priority": sizes} if "weight" in batch else {})
-        return (critic_loss + policy_loss, surplus), metrics
-
-    def plan(self, compiled: Any) -> Any:
-        xp, optimiser = compiled.jnp, self.optimiser(compiled)
-
-        def gradient(state: Any, batch: Any) -> Any:
-            batch = self.normal_batch(xp, state, batch)
-            targets = self.targets(xp, state, batch)
-            fixed = state["params"]
-
-            def loss(params: Any) -> tuple[Any, Any]:
-                (value, surplus), metrics = self.loss(xp, params, fixed, batch, targets)
-                if self.config.learn_alpha:
-                    value = value + params["log_alpha"] * compiled.constant(surplus)
-                return value, metrics
-
-            return compiled.gradient_of(loss, state["params"])
-
-        def apply(state: Any, slope: Any) -> Any:
-            params, opt = compiled.descend(optimiser, slope, state["opt"], state["params"])
-            target, count = self.moved_target(state, params)
-            return {**state, "params": params, "target": target, "opt": opt, "count": count}
-
-        return compiled.Plan(gradient, apply)
-
-    def start(self, compiled: Any, params: Arrays) -> dict[str, Any]:
-        critics = {n: a for n, a in params.items() if n.startswith(self.critics)}
-        return {**super().start(compiled, params), "target": critics, "count": np.int32(0)}
-
-    def draws(self, rng: Any, updates: int, batch: int) -> Arrays:
+    def draws(self, rng: Normals, updates: int, batch: int) -> dict[str, Array]:
         if self.discrete:
             return {}
         shape = (updates, batch, self.size)
         return {name: rng.standard_normal(shape, np.float32) for name in ("noise", "next_noise")}
+
+
+def size_of(spec: EnvSpec) -> int:
+    """Actions to choose from, or dimensions of an action."""
+    return spec.n_actions or math.prod(spec.action.shape)
+
+
+def make(spec: EnvSpec, config: SACConfig, network: MakeNetwork) -> SoftActorCritic:
+    """The algorithm for an environment; ConfigError when it cannot learn there."""
+    size = size_of(spec)
+    if spec.n_actions is not None:
+        networks = {name: network(size) for name in ("policy", *CRITICS)}
+    else:
+        check_bounded(spec, "SAC-v0")
+        networks = {"policy": network(2 * size)}
+        networks |= {name: network(1, extra=size) for name in CRITICS}
+    return SoftActorCritic(spec, config, networks)
+
+
+class SAC(NetworkAgent[SACConfig]):
+    """Soft actor-critic."""
+
+    Config = SACConfig
+    action_kind = "any"
+    metrics = ("critic_loss", "policy_loss", "q_mean", "td_error", "alpha", "entropy")
+    make_algorithm = staticmethod(make)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
-
-from exarl.agents.ddpg import DDPG, DDPGConfig
+from exarl.agents.agent import NetworkAgent
+from exarl.agents.base import MakeNetwork
+from exarl.agents.ddpg import DDPG, DDPGConfig, DeterministicPolicy, check_bounded, networks_for
 from exarl.config import param
-from exarl.types import Arrays
+from exarl.types import EnvSpec
 
 
 @dataclass(frozen=True)
@@ -21,23 +21,19 @@ class TD3Config(DDPGConfig):
     target_noise_clip: float = param(0.5, "that noise is cut off here", ge=0)
 
 
-class TD3(DDPG):
-    """DDPG with the lesser of two critics as target, a smoothed target policy that moves less often."""
+def make(spec: EnvSpec, config: TD3Config, network: MakeNetwork) -> DeterministicPolicy:
+    """DDPG's algorithm with the lesser of two critics as target, and a smoothed target policy that
+    moves less often; ConfigError when it cannot learn in this environment."""
+    check_bounded(spec, "TD3")
+    critics, size = ("q1", "q2"), math.prod(spec.action.shape)
+    networks = networks_for(size, critics, network)
+    return DeterministicPolicy(spec, config, networks, critics, config.policy_delay, smooths=True)
+
+
+class TD3(NetworkAgent[TD3Config]):
+    """Twin delayed DDPG."""
 
     Config = TD3Config
-    critics = ("q1", "q2")
-
-    def target_actions(self, xp: Any, target: Any, batch: Any) -> Any:
-        limit = self.config.target_noise_clip
-        noise = (self.config.target_noise * batch["noise"]).clip(-limit, limit)
-        return (self.policy(xp, target, batch["next_observation"]) + noise).clip(-1, 1)
-
-    def report(self, updates: int, metrics: Any) -> dict[str, Any]:
-        reported = super().report(updates, metrics)
-        before = self._updates_made - updates
-        if -before % self.config.policy_delay >= updates:  # none was the policy's turn
-            reported.pop("policy_loss", None)
-        return reported
-
-    def draws(self, rng: Any, updates: int, batch: int) -> Arrays:
-        return {"noise": rng.standard_normal((updates, batch, self.size), np.float32)}
+    action_kind = "continuous"
+    metrics = DDPG.metrics
+    make_algorithm = staticmethod(make)

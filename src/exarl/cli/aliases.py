@@ -1,4 +1,4 @@
-"""The flags of the trainer that the seed describes (RLlib on a Slurm cluster), in today's words."""
+"""The flags of a common RLlib training script, translated into EXARL's."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from exarl.cli import words as line
 
 
 def modern(words: list[str], environ: Mapping[str, str]) -> tuple[list[str], list[str]]:
-    """``words`` with the trainer's flags replaced by EXARL's, and notes on what became of them.
+    """Return ``words`` with that script's flags replaced by EXARL's, and a note on each replacement.
 
-    ``--run PPO --name-env E --num-cpus N --num-gpus G --local-mode --redis-password P``: one of the N
-    CPUs is the learner's, as it was there. Words without such flags come back as they are.
+    The flags are ``--run PPO --name-env E --num-cpus N --num-gpus G --local-mode --redis-password P``;
+    one of the N CPUs is the learner's, as in RLlib. Words without such flags are returned unchanged.
     """
     kept, notes = list(words), []
     agent, env = line.take(kept, "run"), line.take(kept, "name_env")
@@ -34,7 +34,9 @@ def modern(words: list[str], environ: Mapping[str, str]) -> tuple[list[str], lis
     if gpus is not None:
         kept += ["--learner_gpus", gpus]
     if password is not None:
-        notes.append("--redis-password: Ray needs none any more; --address names a cluster")
+        notes.append(
+            "--redis-password: ignored, Ray no longer needs one; --address names a cluster"
+        )
         named = has(kept, "address") or has(kept, "workflow.address")
         if (head := environ.get("ip_head")) and not named:
             kept += ["--workflow.address", head]

@@ -1,4 +1,4 @@
-"""Batch scripts for Slurm: a job as data, and its text. Nothing here asks the machine anything."""
+"""Batch scripts for Slurm: a job as data, and its script. Pure functions of the job."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from signal import SIGUSR1
 from exarl.records.notes import END_FILE
 
 STOPPED = 128 + SIGUSR1
-"""The exit code of a run that has written its checkpoint because the time is nearly over."""
+"""Exit code of a run that has written its checkpoint because its time limit is near."""
 TASK = "%a"
-"""Stands for the number of the array's task in the words of a command, as in Slurm's file names."""
+"""Stands for the task's number within a job array in a command, as in Slurm's file names."""
 
 
 @dataclass(frozen=True)
-class Batch:
-    """What to ask Slurm for and what to run; ``script`` makes the text of it.
+class BatchJob:
+    """The resources of a job and the command it runs.
 
-    ``command`` are the words after ``exarl``. With ``run_base`` the run directory is that path
-    followed by the job's number, which stays the same when the job is queued again. ``learners`` is how
-    many ranks the first component has where ``actor_nodes`` asks for a second one.
+    ``command`` is the words after ``exarl``. With ``run_base`` the run directory is that path followed
+    by the job's number, which stays the same when the job is requeued. ``learners`` is the number of
+    ranks of the first component in a heterogeneous job (``actor_nodes``).
     """
 
     command: tuple[str, ...]
@@ -51,13 +51,13 @@ class Batch:
 
     @property
     def ranks(self) -> int:
-        """How many MPI ranks the job has."""
+        """The number of MPI ranks of the job."""
         if self.actor_nodes is None:
             return self.nodes * self.ntasks_per_node
         return self.learners + self.actor_nodes * self.ntasks_per_node
 
 
-def script(batch: Batch) -> str:
+def script(batch: BatchJob) -> str:
     """The batch script, ready for ``sbatch``."""
     parts = [
         ["#!/bin/bash", *_header(batch)],
@@ -69,8 +69,8 @@ def script(batch: Batch) -> str:
     return "\n\n".join("\n".join(lines) for lines in parts if lines) + "\n"
 
 
-def _header(batch: Batch) -> list[str]:
-    # Only srun's tasks are all ranks; otherwise the signal goes to this script, which passes it on.
+def _header(batch: BatchJob) -> list[str]:
+    # With srun, Slurm signals every rank itself; otherwise it signals this script, which passes it on.
     whom = "" if batch.launcher == "srun" else "B:"
     everywhere = {
         "time": batch.time,
@@ -83,7 +83,7 @@ def _header(batch: Batch) -> list[str]:
     first = {
         "job-name": batch.job_name,
         "array": batch.array,
-        "open-mode": "append",  # the log of a job that is queued again goes on
+        "open-mode": "append",  # a requeued job continues its log
         **everywhere,
         **place,
         "nodes": batch.nodes,
@@ -93,7 +93,9 @@ def _header(batch: Batch) -> list[str]:
     lines = _directives(first)
     lines.append("#SBATCH --requeue" if batch.requeue else "#SBATCH --no-requeue")
     if batch.launcher == "ray":
-        lines.append("#SBATCH --exclusive")  # Ray looks for, and stops, all Ray on its nodes
+        lines.append(
+            "#SBATCH --exclusive"
+        )  # Ray finds and stops all other Ray processes on its nodes
     lines += [f"#SBATCH {words}" for words in batch.sbatch]
     if batch.actor_nodes is not None:
         partition = batch.actor_partition or batch.partition
@@ -102,7 +104,7 @@ def _header(batch: Batch) -> list[str]:
     return lines
 
 
-def _learner_tasks(batch: Batch) -> dict[str, object]:
+def _learner_tasks(batch: BatchJob) -> dict[str, object]:
     return {"ntasks": batch.learners, "cpus-per-task": batch.learner_cpus or batch.cpus_per_task}
 
 
@@ -110,17 +112,17 @@ def _directives(options: Mapping[str, object]) -> list[str]:
     return [f"#SBATCH --{name}={value}" for name, value in options.items() if value is not None]
 
 
-def _about(batch: Batch) -> list[str]:
-    ends = (
-        f"# {batch.signal_before} s before the time limit the run writes a checkpoint and ends with"
-    )
+def _about(batch: BatchJob) -> list[str]:
+    ends = f"# {batch.signal_before} s before the time limit the run writes a checkpoint and exits with"
     after = (
-        ". Then this job is queued again, and the same command continues." if batch.requeue else "."
+        " The job is then requeued, and the same command continues the run."
+        if batch.requeue
+        else ""
     )
-    return [ends, f"# exit code {STOPPED}{after}"]
+    return [ends, f"# code {STOPPED}.{after}"]
 
 
-def _environment(batch: Batch) -> list[str]:
+def _environment(batch: BatchJob) -> list[str]:
     lines = batch.prologue.splitlines()
     if batch.env is not None:
         lines.append('source "$(conda info --base)/etc/profile.d/conda.sh"')
@@ -130,34 +132,36 @@ def _environment(batch: Batch) -> list[str]:
     if batch.run_base is not None:
         lines.append(f"run={shlex.quote(batch.run_base)}-{_number(batch)}")
     if batch.requeue or batch.launcher == "ray":
-        lines.append("notes=$(mktemp -d)  # rank 0 and Ray's first node are where this script runs")
+        lines.append(
+            "notes=$(mktemp -d)  # this script runs on the node of rank 0 and of Ray's head"
+        )
         lines.append("trap 'rm -rf \"$notes\"' EXIT")
     if batch.requeue:
         lines.append(f'export {END_FILE}="$notes/end"')
     return lines
 
 
-def _number(batch: Batch) -> str:
+def _number(batch: BatchJob) -> str:
     if batch.array is None:
         return "$SLURM_JOB_ID"
     return "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID"
 
 
-def _command(batch: Batch) -> str:
+def _command(batch: BatchJob) -> str:
     place = "" if batch.run_base is None else ' --run_dir "$run"'
     return f"exarl {spelt(batch.command, batch.array is not None)}{place}"
 
 
 def spelt(words: Sequence[str], array: bool) -> str:
-    """``words`` for a shell; in an array ``%a`` is the task's number."""
+    """Quote ``words`` for a shell; in a job array ``%a`` becomes the task's number."""
     if not array:
         return shlex.join(words)
     parts = [[shlex.quote(part) if part else "" for part in word.split(TASK)] for word in words]
     return " ".join('"$SLURM_ARRAY_TASK_ID"'.join(word) or "''" for word in parts)
 
 
-def _srun(batch: Batch) -> list[str]:
-    # A rank that dies takes the others with it; srun does not inherit --cpus-per-task since Slurm 22.
+def _srun(batch: BatchJob) -> list[str]:
+    # One dead rank ends the step. Since Slurm 22, srun does not inherit --cpus-per-task.
     options = ["--kill-on-bad-exit=1", *([f"--mpi={batch.mpi}"] if batch.mpi else [])]
     if batch.actor_nodes is None:
         if batch.cpus_per_task is not None:
@@ -171,13 +175,13 @@ def _srun(batch: Batch) -> list[str]:
         for group, threads in enumerate(cores)
     ]
     return [
-        "# One MPI world: learners have the lowest ranks, and are the first component.",
+        "# One MPI world: the learners have the lowest ranks, so they are the first component.",
         f"srun {' '.join(options)} " + " \\\n  : ".join(components),
         "code=$?",
     ]
 
 
-def _mpiexec(batch: Batch) -> list[str]:
+def _mpiexec(batch: BatchJob) -> list[str]:
     return [
         "trap 'kill -USR1 \"$job\"' USR1  # mpiexec passes it on to every rank",
         f"mpiexec -n {batch.ranks} \\",
@@ -191,7 +195,7 @@ def _waiting() -> list[str]:
         "job=$!",
         'wait "$job"',
         "code=$?",
-        'while kill -0 "$job" 2> /dev/null; do  # the signal has only ended the wait',
+        'while kill -0 "$job" 2> /dev/null; do  # a signal interrupts wait',
         '    wait "$job"',
         "    code=$?",
         "done",
@@ -199,8 +203,8 @@ def _waiting() -> list[str]:
 
 
 _ADDRESS = """\
-# This script runs on the first node: the address at which the others reach it, with a port that is
-# free, and a password of this job's own.
+# This script runs on the first node. Find the address at which the other nodes reach it, a free port,
+# and a password for this job.
 last=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | tail -n 1)
 read -r address RAY_AUTH_TOKEN < <(python - "$last" << 'END'
 import secrets, socket, sys
@@ -213,14 +217,14 @@ with socket.socket() as free:
 END
 )
 export RAY_AUTH_TOKEN RAY_AUTH_MODE=token RAY_USAGE_STATS_ENABLED=0
-export RAY_SYMMETRIC_RUN_CLUSTER_WAIT_TIMEOUT=180  # seconds for all nodes to come
-export RAY_gcs_rpc_server_reconnect_timeout_s=20  # a first node that is gone stays gone"""
+export RAY_SYMMETRIC_RUN_CLUSTER_WAIT_TIMEOUT=180  # seconds for all nodes to join
+export RAY_gcs_rpc_server_reconnect_timeout_s=20  # a lost head node does not come back"""
 
 
-# Ray's own launcher may lose the exit code while it takes the cluster down, so it is written down.
+# Ray's launcher may lose the exit code while it shuts the cluster down, so it is written to a file.
 _RAY = """\
 trap 'kill -USR1 "$(cat "$notes/pid")"' USR1
-# Ray starts on every node and the command on the first one; Ray ends with it.
+# Ray starts on every node, the command on the first one; Ray ends with the command.
 srun --nodes="$SLURM_JOB_NUM_NODES" --ntasks-per-node=1 --mpi=none --cpu-bind=none \\
     ray symmetric-run --address "$address" --min-nodes "$SLURM_JOB_NUM_NODES" \\
     --num-cpus="${SLURM_CPUS_PER_TASK:-$SLURM_CPUS_ON_NODE}" \\
@@ -229,7 +233,7 @@ srun --nodes="$SLURM_JOB_NUM_NODES" --ntasks-per-node=1 --mpi=none --cpu-bind=no
     bash -c '"$@" & echo $! > "$0/pid"; wait $!; echo $? > "$0/code"' "$notes" \\"""
 
 
-def _ray(batch: Batch) -> list[str]:
+def _ray(batch: BatchJob) -> list[str]:
     return [
         *(_ADDRESS, _RAY, f"    {_command(batch)} &"),
         *_waiting(),
@@ -237,13 +241,13 @@ def _ray(batch: Batch) -> list[str]:
     ]
 
 
-def _ending(batch: Batch) -> list[str]:
+def _ending(batch: BatchJob) -> list[str]:
     if not batch.requeue:
         return ['exit "$code"']
     return [
         'end=$(cat "$notes/end" 2> /dev/null)',
         f'if [ "$code" -eq {STOPPED} ] || [ "$end" = {SIGUSR1.name} ]; then',
-        '    echo "exarl: the time is nearly over; job $SLURM_JOB_ID is queued again to continue"',
+        '    echo "exarl: the time limit is near; job $SLURM_JOB_ID is requeued to continue"',
         '    scontrol requeue "$SLURM_JOB_ID"',
         "fi",
         'exit "$code"',

@@ -1,4 +1,4 @@
-"""``exarl bench``: how fast each part of a configuration is, and what bounds the whole."""
+"""``exarl bench``: how fast each part of a configuration is, and what limits the whole."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from pathlib import Path
 from exarl.cli import words as line
 from exarl.cli.advice import advise, shown
 from exarl.cli.train import check_ranks
+from exarl.comm.channel import launched_ranks
 from exarl.comm.layout import Layout, plan_layout
-from exarl.comm.mpi import launched_ranks
 from exarl.config import Configuration
 from exarl.errors import ConfigError
 from exarl.training.measure import (
@@ -36,22 +36,23 @@ from exarl.training.measure import (
 HELP = """\
 usage: exarl bench [--seconds S] [--json] [--config FILE] [--procs N] [--key value ...]
 
-Measures how fast a configuration is: its environment alone, acting, learning, and the training of it
-all; says what bounds it and what to do about that. Takes the words of 'exarl train' and keeps nothing.
+Measures the speed of a configuration: the environment alone, acting, learning, and complete training.
+Reports what limits the speed and what could raise it. Takes the options of 'exarl train'; no files are
+kept.
 
-  --seconds S     time to measure for (default 10); starting and compiling come on top of it
-  --json          the same as JSON
-  --procs N       train on N MPI ranks; the parts are measured in this process
+  --seconds S     time to measure (default 10), without starting and compiling
+  --json          print JSON
+  --procs N       train on N MPI ranks; the parts alone are measured in this process
 """
 SHARES = {"environment": 0.2, "acting": 0.1, "learning": 0.2, "training": 0.5}
-"""Of the seconds, for each part."""
+"""The share of the time that each part is measured for."""
 NO_STOPS = ("total_steps", "n_episodes", "target_reward", "eval_interval")
-MOST_SHOWN = 4000  # characters of what a failed job has printed
+MOST_PRINTED = 4000  # last characters of a failed job's output
 
 
 @dataclass(frozen=True)
-class Found:
-    """What was measured; what could not be is None."""
+class Measurements:
+    """The measured rates; None for a part that could not be measured."""
 
     environment: EnvRate
     acting: ActingRate
@@ -63,8 +64,8 @@ class Found:
     note: str = ""
 
 
-class Stopped(Exception):
-    """The training run ended early, with this exit code."""
+class TrainingStopped(Exception):
+    """The training run ended early with this exit code."""
 
     def __init__(self, code: int) -> None:
         super().__init__()
@@ -72,20 +73,17 @@ class Stopped(Exception):
 
 
 def bench(words: list[str]) -> int:
-    if line.wants_help(words):
-        sys.stdout.write(HELP)
-        return 0
     seconds = line.take_seconds(words, "seconds", 10.0)
     as_json = line.take_flag(words, "json")
     config = line.take(words, "config")
-    procs = line.take_count(words, "procs", 1) or 1
+    procs = line.take_count(words, "procs", 1)
     if line.take_flag(words, "serial"):
         procs = 1
     launched = launched_ranks()
     if launched is not None and max(launched[1], procs) > 1:
         raise ConfigError("exarl bench starts its own ranks: exarl bench --procs N")
 
-    from exarl.run.components import configure
+    from exarl.run.configure import configure
 
     configuration = configure(config, words)
     check_ranks(configuration, procs)
@@ -98,7 +96,7 @@ def bench(words: list[str]) -> int:
         words = ["--config", config, *words]
     try:
         found = measure(configuration, layout, words, seconds)
-    except Stopped as stopped:
+    except TrainingStopped as stopped:
         return stopped.code
     show = to_json if as_json else table
     sys.stdout.write(show(found, configuration, layout))
@@ -106,7 +104,7 @@ def bench(words: list[str]) -> int:
 
 
 def as_benched(configuration: Configuration) -> list[str]:
-    """Words that let a run learn from its first block on, and nothing end it but its time."""
+    """Return flags that make a run learn from its first block and end by its time limit only."""
     changes = [word for name in NO_STOPS for word in (f"--learner.{name}", "null")]
     changes += ["--learner.checkpoint_interval", "1e9", "--learner.profile", "none"]
     if "learning_starts" in configuration.values["agent"]:
@@ -116,8 +114,8 @@ def as_benched(configuration: Configuration) -> list[str]:
 
 def measure(
     configuration: Configuration, layout: Layout, words: Sequence[str], seconds: float
-) -> Found:
-    """All four parts, one after another."""
+) -> Measurements:
+    """Measure all four parts, one after another."""
     times = {name: share * seconds for name, share in SHARES.items()}
     environment, acting, learning = measure_parts(configuration, layout, times)
     env_s, act_s = 1 / environment.steps_per_s, 1 / acting.actions_per_s
@@ -126,7 +124,9 @@ def measure(
     block = configuration.learner.block_steps * configuration.learner.envs_per_actor
     training, note = None, ""
     if 2 * block * env_s > seconds:
-        note = f"a block takes {block * env_s:.3g} s; to train: --seconds {8 * block * env_s:.0f}"
+        note = (
+            f"a block takes {block * env_s:.3g} s; to measure it: --seconds {8 * block * env_s:.0f}"
+        )
     else:
         compiling = learning.first_s if learning else 0.0
         training, split = train(words, layout, times["training"], compiling)
@@ -134,15 +134,15 @@ def measure(
     speed = training.steps_per_s if training else None
     bound_by, advice = advise(configuration, layout, parts, environment, learning, split, speed)
     named = dict(zip(("learner", "actors"), split, strict=True))
-    return Found(environment, acting, learning, training, bound_by, advice, named, note)
+    return Measurements(environment, acting, learning, training, bound_by, advice, named, note)
 
 
 def measure_parts(
     configuration: Configuration, layout: Layout, times: Mapping[str, float]
 ) -> tuple[EnvRate, ActingRate, LearningRate | None]:
-    """Environment, acting and learning, in this process."""
+    """Measure environment, acting and learning in this process."""
     from exarl.envs.episode import Episode
-    from exarl.run.components import build_agent, build_episode, build_guard, build_workflow
+    from exarl.run.build import build_agent, build_episode, build_guard, build_workflow
 
     learner = configuration.learner
     say("the environment")
@@ -158,7 +158,7 @@ def measure_parts(
     width = learner.envs_per_actor
     acting = measure_acting(agent, tape, width, times["acting"])
     say("learning")
-    # Where all actors act with the same weights, their blocks are trained as one.
+    # If all actors act with the same weights, their blocks are trained as one.
     joined = 1 if build_workflow(configuration).lags else layout.actors
     block = replayed_block(agent, tape, learner.block_steps, width * joined)
     with nullcontext() if layout.alone else sharing_the_device():
@@ -169,7 +169,7 @@ def measure_parts(
 
 @contextmanager
 def sharing_the_device() -> Iterator[None]:
-    """Keep JAX from reserving most of a GPU for this process: the ranks' learner needs it next."""
+    """Keep JAX from reserving most of a GPU for this process: the learner's rank needs it next."""
     name = "XLA_PYTHON_CLIENT_PREALLOCATE"
     given = name in os.environ
     os.environ.setdefault(name, "false")
@@ -186,7 +186,7 @@ Split = tuple[dict[str, float], dict[str, float]]
 def train(
     words: Sequence[str], layout: Layout, seconds: float, compiling: float
 ) -> tuple[TrainingRate | None, Split]:
-    """The real run, for about so many seconds after its first update."""
+    """Train for about ``seconds`` after the first update; the speed and the split of the time."""
     from exarl.records.directory import RunDirectory, read_json
     from exarl.records.metrics import read_rows
 
@@ -201,14 +201,14 @@ def train(
         rate = training_rate(rows)
         if attempt or rate is None or (rate.seconds >= seconds / 2 and not rate.whole):
             break
-        # It took longer to begin than the parts had let expect; what is compiled now is kept.
+        # The start took longer than the parts suggested. Compiled programs are now in the cache.
         began = next((row["time_total_s"] for row in rows if row["updates_total"] > 0), limit)
         limit = began + 1.5 * seconds
     return rate, (summary["time_split"]["learner"], summary["time_split"]["actors"])
 
 
 def run_once(words: Sequence[str], layout: Layout, output: Path) -> None:
-    """Train in this process or on ranks; Stopped when it does not come to its end."""
+    """Train in this process or on ranks; TrainingStopped if the run fails or is interrupted."""
     if not layout.alone:
         from exarl.cli.mpiexec import launch
 
@@ -216,10 +216,10 @@ def run_once(words: Sequence[str], layout: Layout, output: Path) -> None:
             code = launch(layout.world, ["train", *words], output=file)
         if code:
             if code < 128:
-                sys.stderr.write(output.read_text("utf-8", "replace")[-MOST_SHOWN:])
+                sys.stderr.write(output.read_text("utf-8", "replace")[-MOST_PRINTED:])
             ended = "interrupted" if code >= 128 else f"the training run failed (exit code {code})"
             sys.stderr.write(f"exarl: {ended}\n")
-            raise Stopped(code)
+            raise TrainingStopped(code)
         return
     from exarl.run.experiment import ExaLearner
 
@@ -229,7 +229,7 @@ def run_once(words: Sequence[str], layout: Layout, output: Path) -> None:
     ).run()
     if result is not None and result.reason in signal.Signals.__members__:
         sys.stderr.write("exarl: interrupted\n")
-        raise Stopped(128 + signal.Signals[result.reason])
+        raise TrainingStopped(128 + signal.Signals[result.reason])
 
 
 def say(part: str) -> None:
@@ -237,7 +237,7 @@ def say(part: str) -> None:
     sys.stderr.flush()
 
 
-def to_json(found: Found, configuration: Configuration, layout: Layout) -> str:
+def to_json(found: Measurements, configuration: Configuration, layout: Layout) -> str:
     learner = configuration.learner
     names = ("agent", "env", "workflow", "model_type", "envs_per_actor", "block_steps")
     about = {name: getattr(learner, name) for name in names}
@@ -245,8 +245,8 @@ def to_json(found: Found, configuration: Configuration, layout: Layout) -> str:
     return json.dumps(measured, indent=2) + "\n"
 
 
-def table(found: Found, configuration: Configuration, layout: Layout) -> str:
-    """For the eye."""
+def table(found: Measurements, configuration: Configuration, layout: Layout) -> str:
+    """The measurements as a table of text."""
     learner, env, acting = configuration.learner, found.environment, found.acting
     learning, training = found.learning, found.training
     many = "" if acting.observations == 1 else f" for {acting.observations} environments"

@@ -15,29 +15,26 @@ from exarl.errors import ConfigError, as_one, did_you_mean
 HELP = """\
 usage: exarl check-env ENV [--steps N] [--seconds S] [--key value ...]
 
-Makes the environment (the keys go to its constructor), runs Gymnasium's checker and EXARL's own
-checks on it (seeds, numbers, snapshots, a process of its own, files, speed), and says what to change.
-Exit code 1 when a check fails.
+Creates the environment (the keys are passed to its constructor), runs Gymnasium's checker and EXARL's
+own checks (seeds, numbers, snapshots, isolation in a process, files, speed), and suggests what to
+change. The exit code is 1 if a check fails.
 
-  --steps N      steps that a check makes at the most (default 200)
-  --seconds S    about how long all checks together may take; where steps are slow, fewer are made
+  --steps N      maximum number of steps per check (default 200)
+  --seconds S    approximate time for all checks together; slow environments make fewer steps
                  (default 60)
 
-Where the environment has a parameter 'steps' or 'seconds' itself: --env.steps.
+If the environment itself has a parameter 'steps' or 'seconds', write --env.steps or --env.seconds.
 """
 MARKS = {True: "ok  ", False: "FAIL", None: "note"}
 
 
 def check_env(words: list[str]) -> int:
-    if line.wants_help(words):
-        sys.stdout.write(HELP)
-        return 0
     from exarl.envs.check import SECONDS, STEPS, findings
 
     id = line.take_path(words, "environment id")
-    steps = line.take_count(words, "steps", STEPS, least=2) or STEPS
+    steps = line.take_count(words, "steps", STEPS, least=2)
     seconds = line.take_seconds(words, "seconds", SECONDS)
-    progress = Line(sys.stderr)
+    progress = StatusLine(sys.stderr)
     failed = 0
     for found in findings(
         id, env_parameters(id, words), steps=steps, seconds=seconds, tell=progress.show
@@ -53,8 +50,8 @@ def check_env(words: list[str]) -> int:
     return 1 if failed else 0
 
 
-class Line:
-    """One line of a terminal that says what is being done; silent where there is no terminal."""
+class StatusLine:
+    """A line on a terminal that names the current check; nothing is written without a terminal."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -63,7 +60,7 @@ class Line:
         self._check = ""
 
     def show(self, check: str, steps: int, seconds: float) -> None:
-        """At once for the next check, then at most ten times per second."""
+        """Write the line: at once when the check changes, otherwise at most ten times per second."""
         now = time.monotonic()
         if self._terminal and (check != self._check or now - self._shown > 0.1):
             self._shown, self._check = now, check
@@ -72,7 +69,7 @@ class Line:
             self._stream.flush()
 
     def clear(self) -> None:
-        """Leave the line empty, for what comes on it next."""
+        """Erase the line."""
         if self._terminal and self._shown:
             self._shown = 0.0
             self._stream.write(f"\r{'':79}\r")
@@ -80,7 +77,8 @@ class Line:
 
 
 def env_parameters(id: str, words: list[str]) -> dict[str, object]:
-    """The flags as checked keywords of the environment's constructor."""
+    """Return the flags as checked arguments of the environment's constructor; ConfigError if one
+    does not fit."""
     schema, open_ended = describe_env(id)
     source = Source(parse_flags(words), "command line", text=True)
     values, mistakes = {}, []

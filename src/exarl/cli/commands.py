@@ -3,25 +3,38 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+
+from exarl.cli import words as line
 
 
 @dataclass(frozen=True)
 class Command:
-    """What a command is for, one example, and the function that runs it (imported when called)."""
+    """A command's summary, an example, and the function that runs it (imported when called)."""
 
     about: str
     example: str
     entry: str  # "module:function" in exarl.cli
-    on_ranks: bool = False  # every rank of an MPI job runs it; the others run once, on the first
+    on_ranks: bool = False  # every rank of an MPI job runs it; other commands run on the first only
+    help: str = (
+        "HELP"  # in the same module: the help text, or a function of the words that returns it
+    )
 
     def __call__(self, words: list[str]) -> int:
-        """Run it with the words that follow its name; its exit code."""
-        module, _, function = self.entry.partition(":")
-        run: Callable[[list[str]], int] = getattr(
-            importlib.import_module(f"exarl.cli.{module}"), function
-        )
+        """Run the command with the words that follow its name, and return its exit code.
+
+        Words after ``--`` belong to another command, so ``--help`` among them is not this one's.
+        """
+        module_name, _, function = self.entry.partition(":")
+        module = importlib.import_module(f"exarl.cli.{module_name}")
+        own = words[: words.index("--")] if "--" in words else words
+        if line.wants_help(own):
+            text: str | Callable[[list[str]], str] = getattr(module, self.help)
+            sys.stdout.write(text if isinstance(text, str) else text(own))
+            return 0
+        run: Callable[[list[str]], int] = getattr(module, function)
         return run(words)
 
 
@@ -31,83 +44,88 @@ COMMANDS: dict[str, Command] = {
         "exarl train --env CartPole-v1 --total_steps 60000",
         "train:train",
         on_ranks=True,
+        help="train_help",
     ),
     "resume": Command(
         "continue a run from its directory",
         "exarl resume RUN [--total_steps 120000]",
         "train:resume",
         on_ranks=True,
+        help="RESUME_HELP",
     ),
     "sweep": Command(
-        "which parameters are best?",
+        "find the best parameters",
         "exarl sweep --learning_rate 1e-4:1e-2:log ...",
         "sweep:sweep",
         on_ranks=True,
+        help="sweep_help",
     ),
     "evaluate": Command(
-        "play a run's policy greedily",
+        "evaluate the policy of a run",
         "exarl evaluate RUN [--episodes 20] [--video F.gif]",
         "evaluate:evaluate",
     ),
     "report": Command(
-        "runs on one page, with curves",
+        "write an HTML report on runs",
         "exarl report RUN... [--out report.html]",
         "report:report",
     ),
     "runs": Command(
-        "the runs of a folder and their states",
+        "list runs and their states",
         "exarl runs [FOLDER] [--json]",
         "runs:runs",
     ),
     "watch": Command(
-        "how a run is doing, here or away",
+        "follow a run from its files",
         "exarl watch RUN [--once]",
         "watch:watch",
     ),
     "export": Command(
-        "a run's policy for other programs",
+        "write a policy for other programs",
         "exarl export RUN --format npz|onnx|c",
         "export:export",
     ),
     "surrogate": Command(
-        "a learnt plant for the Booster",
+        "train a surrogate of the Booster",
         "exarl surrogate --data BOOSTR.csv --out FILE.npz",
         "surrogate:surrogate",
     ),
     "list": Command(
-        "agents, envs, workflows, models",
+        "list the available ids",
         "exarl list agents",
         "describe:list_ids",
+        help="LIST_HELP",
     ),
     "describe": Command(
-        "the parameters of a component",
+        "show the parameters of a component",
         "exarl describe DQN-v0",
         "describe:describe",
+        help="DESCRIBE_HELP",
     ),
     "bench": Command(
-        "how fast is it, and why?",
+        "measure speed and what limits it",
         "exarl bench --env CartPole-v1 [--procs 4]",
         "bench:bench",
         on_ranks=True,
     ),
     "check-env": Command(
-        "is this environment fit to train?",
+        "check that an environment works",
         "exarl check-env CartPole-v1",
         "check:check_env",
     ),
     "serve-env": Command(
-        "an environment for other programs",
+        "serve an environment to clients",
         "exarl serve-env CartPole-v1 [--bind tcp://...]",
         "serve:serve_env",
         on_ranks=True,
     ),
     "slurm": Command(
-        "a batch script for a cluster",
+        "write or submit a Slurm job",
         "exarl slurm --nodes 2 --time 1:00:00 -- train ...",
         "slurm:slurm",
     ),
     "new": Command(
-        "a package of one's own, to change",
+        "create a package to start from",
         "exarl new env my_env",
         "new:new",
     ),
@@ -117,7 +135,7 @@ COMMANDS: dict[str, Command] = {
         "search:help_on",
     ),
     "completion": Command(
-        "completion for your shell",
+        "print completion for your shell",
         "exarl completion bash|zsh|fish",
         "completion:completion",
     ),
@@ -125,14 +143,14 @@ COMMANDS: dict[str, Command] = {
 
 
 def usage() -> str:
-    """What ``exarl --help`` says."""
+    """The text of ``exarl --help``."""
     rows = "".join(
         f"  {name:<12}{command.about:<36}{command.example}\n" for name, command in COMMANDS.items()
     )
     return (
         "EXARL: reinforcement learning whose environment is a simulation or an experiment.\n\n"
         f"usage: exarl COMMAND [--key value ...]\n\n{rows}\n"
-        "'exarl COMMAND --help' says more. Under mpiexec or srun train, resume, sweep and bench use\n"
-        "all ranks ('--procs N' starts mpiexec for you), serve-env runs on each; the others run once,\n"
-        "on the first.\n"
+        "'exarl COMMAND --help' explains a command. Under mpiexec or srun, train, resume and sweep\n"
+        "use all ranks, serve-env runs on each of them; other commands run once, on the first rank.\n"
+        "'--procs N' makes train, resume and bench start mpiexec for you.\n"
     )

@@ -1,6 +1,6 @@
 """``exarl completion``: a script that completes commands, options, parameters and ids in a shell.
 
-It is made of what the commands' help lists and of the parameters' tables, so it knows what they know.
+It is derived from the help texts of the commands and from the parameters' schemas.
 """
 
 from __future__ import annotations
@@ -15,18 +15,17 @@ from exarl.cli.commands import COMMANDS
 from exarl.cli.describe import KINDS, Component, ids
 from exarl.cli.search import components, help_text, options
 from exarl.cli.tables import choices
-from exarl.errors import ConfigError, did_you_mean
 
 HELP = """\
 usage: exarl completion bash|zsh|fish
 
-Prints a script that completes commands, options, parameters and ids. To have it in every shell:
+Prints a script that completes commands, options, parameters and ids. To install it:
 
   bash   exarl completion bash > ~/.local/share/bash-completion/completions/exarl
   zsh    exarl completion zsh > ~/.exarl-completion.zsh; echo '. ~/.exarl-completion.zsh' >> ~/.zshrc
   fish   exarl completion fish > ~/.config/fish/completions/exarl.fish
 
-It knows what is installed now: make it again after installing a package of environments.
+The script knows the packages that are installed now; print it again after installing another one.
 """
 _SELECTORS = {
     "--agent": "agents",
@@ -36,7 +35,7 @@ _SELECTORS = {
 }
 
 _BASH = """\
-# Completion of exarl; made by 'exarl completion {shell}'.
+# Completion for exarl, printed by 'exarl completion {shell}'.
 {before}_exarl() {{
     local current=${{COMP_WORDS[COMP_CWORD]}} before=${{COMP_WORDS[COMP_CWORD-1]}} known=
     COMPREPLY=()
@@ -58,29 +57,23 @@ _ZSH = "autoload -U +X compinit && compinit\nautoload -U +X bashcompinit && bash
 
 
 @dataclass(frozen=True)
-class Known:
-    """What can be typed after ``exarl COMMAND``: the words that may come first, and its options."""
+class Completions:
+    """What can follow ``exarl COMMAND``: the possible first words, and the options."""
 
     first: tuple[str, ...]
     options: tuple[str, ...]
 
 
 def completion(words: list[str]) -> int:
-    if line.wants_help(words):
-        sys.stdout.write(HELP)
-        return 0
     shell = line.take_path(words, "shell (bash, zsh or fish)")
     line.nothing_left(words)
-    if shell not in SCRIPTS:
-        raise ConfigError(
-            f"no completion for '{shell}'{did_you_mean(shell, SCRIPTS)} (bash, zsh, fish)"
-        )
+    line.check_choice(shell, SCRIPTS, f"no completion for '{shell}'")
     sys.stdout.write(SCRIPTS[shell]())
     return 0
 
 
-def known_commands(parts: list[Component]) -> dict[str, Known]:
-    """What each command takes, by its help: its own options, and parameters where it takes any."""
+def known_commands(parts: list[Component]) -> dict[str, Completions]:
+    """The completions of each command, from its help: its options, and parameters if it takes any."""
     found = {}
     for name in COMMANDS:
         text = help_text(name)
@@ -88,12 +81,12 @@ def known_commands(parts: list[Component]) -> dict[str, Known]:
         if "--key" in usage:  # parameters of an environment alone, or of the run and its parts
             whose = [part for part in parts if part.kind == "env" or " ENV " not in usage]
             flags += [f"--{name}" for part in whose for name in part.schema]
-        found[name] = Known(tuple(_first(text)), tuple(dict.fromkeys([*flags, "--help"])))
+        found[name] = Completions(tuple(_first(text)), tuple(dict.fromkeys([*flags, "--help"])))
     return found
 
 
 def values(parts: list[Component]) -> dict[str, list[str]]:
-    """The words that a flag can be, where its type or a command's help names them."""
+    """The possible values of each flag whose type or help text lists them."""
     found = {flag: ids(kind) for flag, kind in _SELECTORS.items()}
     for part in parts:
         for parameter in part.schema.values():
@@ -108,7 +101,7 @@ def values(parts: list[Component]) -> dict[str, list[str]]:
 
 
 def _first(text: str) -> list[str]:
-    """What may come right after the command, by the word that its usage has there."""
+    """The possible first words after a command, from the placeholder in its usage line."""
     place = text.split()[3].strip("[].") if len(text.split()) > 3 else ""
     if place == "COMMAND":
         return list(COMMANDS)
@@ -145,7 +138,7 @@ def _as_bash(shell: str = "bash", before: str = "") -> str:
 def _as_fish() -> str:
     parts = list(components())
     words = values(parts)
-    lines = ["# Completion of exarl; made by 'exarl completion fish'."]
+    lines = ["# Completion for exarl, printed by 'exarl completion fish'."]
     for name, command in COMMANDS.items():
         about = shlex.quote(command.about)
         lines.append(f"complete -c exarl -n __fish_use_subcommand -f -a {name} -d {about}")

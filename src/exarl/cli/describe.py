@@ -14,14 +14,16 @@ from exarl.cli.tables import parameter_table, shown
 from exarl.config import Schema, read_source, schema_of, tuned_files
 from exarl.errors import ConfigError, did_you_mean
 
-LIST_HELP = "usage: exarl list [agents|envs|workflows|models]\n\nThe ids that can be used.\n"
+LIST_HELP = (
+    "usage: exarl list [agents|envs|workflows|models]\n\nLists the ids of installed components.\n"
+)
 DESCRIBE_HELP = """\
 usage: exarl describe ID
        exarl describe AGENT ENV
 
-What an agent, environment, workflow or network is, and its parameters with type, default, range and
-meaning. With an agent and an environment: the settings that are packaged for the two together, or
-that a tuned/AGENT/ENV.json of yours has.
+Describes an agent, environment, workflow or network and its parameters: type, default, range and
+meaning. With an agent and an environment, prints the settings for this pair: those packaged with EXARL
+and those of your own tuned/AGENT/ENV.json.
 """
 KINDS = {
     "agents": registry.agents,
@@ -32,7 +34,7 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Component:
-    """A registered component: its kind, its id, what it says of itself, its parameters."""
+    """A registered component: its kind, id, description and parameters."""
 
     kind: str
     id: str
@@ -46,23 +48,15 @@ class Component:
 
 
 def list_ids(words: list[str]) -> int:
-    if line.wants_help(words):
-        sys.stdout.write(LIST_HELP)
-        return 0
     kinds = words or [*KINDS, "envs"]
     for kind in kinds:
-        if kind not in (*KINDS, "envs"):
-            hint = did_you_mean(kind, [*KINDS, "envs"]) or " (agents, envs, workflows, models)"
-            raise ConfigError(f"cannot list '{kind}'{hint}")
+        line.check_choice(kind, [*KINDS, "envs"], f"cannot list '{kind}'")
     for kind in kinds:
         sys.stdout.write("\n".join([f"{kind}:", *(f"  {id}" for id in ids(kind)), ""]))
     return 0
 
 
 def describe(words: list[str]) -> int:
-    if line.wants_help(words):
-        sys.stdout.write(DESCRIBE_HELP)
-        return 0
     id = line.take_path(words, "id")
     if words and not words[0].startswith("--"):
         env = words.pop(0)
@@ -75,7 +69,7 @@ def describe(words: list[str]) -> int:
 
 
 def component(id: str, kind: str | None = None) -> Component:
-    """What is registered as ``id``, of this kind or of any; ConfigError when nothing is."""
+    """The component registered as ``id``, of this kind or of any; ConfigError if there is none."""
     for known, registered in KINDS.items():
         if kind in (None, known) and (id in registered or registered.planned(id) or kind):
             found = registered.load(id)
@@ -86,26 +80,26 @@ def component(id: str, kind: str | None = None) -> Component:
 
 
 def catalogue() -> Iterator[Component]:
-    """Every component of EXARL's and of its plug-ins that can be imported here."""
-    from exarl.envs.registration import BUILTIN, plugins
+    """Yield every component of EXARL and of installed plug-ins that can be imported."""
+    from exarl.envs.registration import packaged_ids, plugins
 
     for kind in KINDS:
         for id in ids(kind):
             with contextlib.suppress(ConfigError):
                 yield component(id, kind)
-    for id in (*BUILTIN, *plugins()):
+    for id in (*packaged_ids(), *plugins()):
         with contextlib.suppress(ConfigError):
             yield component(id)
 
 
 def settings_of(agent: str, env: str) -> str:
-    """The settings for a pair of agent and environment, file by file; ConfigError without any."""
+    """The settings for an agent and an environment, file by file; ConfigError if there are none."""
     files = tuned_files(agent, env)
     if not files:
         component(agent, "agents")
         component(env, "envs")
         hint = settings_with(agent) or settings_with(env)
-        raise ConfigError(f"no settings are packaged for {agent} with {env}. {hint}".rstrip())
+        raise ConfigError(f"there are no settings for {agent} with {env}. {hint}".rstrip())
     pages = []
     for path in files:
         values = dict(read_source(path).values)
@@ -118,14 +112,14 @@ def settings_of(agent: str, env: str) -> str:
 
 
 def settings_with(id: str) -> str:
-    """With what else there are settings for this agent or environment; empty without any."""
+    """A line on the pairs that have settings for this agent or environment; empty if none has."""
     envs = {path.stem for path in tuned_files(agent=id)}
     agents = {path.parent.name for path in tuned_files(env=id)}
     if not envs | agents:
         return ""
     one = (id, min(envs)) if envs else (min(agents), id)
     others = ", ".join(sorted(envs | agents))
-    return f"\nsettings are packaged for use with {others}: exarl describe {one[0]} {one[1]}\n"
+    return f"\nthere are settings for use with {others}: exarl describe {one[0]} {one[1]}\n"
 
 
 def _environment(id: str) -> Component:
@@ -136,13 +130,13 @@ def _environment(id: str) -> Component:
     except ConfigError as error:
         known = [i for registered in KINDS.values() for i in registered.ids()]
         hint = did_you_mean(id, known)
-        raise ConfigError(f"nothing is called '{id}'{hint}" if hint else str(error)) from error
+        raise ConfigError(f"there is no '{id}'{hint}" if hint else str(error)) from error
     schema, open_ended = describe_env(id)
     doc = inspect.getdoc(creator_of(spec)) or ""
     limit = spec.max_episode_steps
-    more = f"\nepisodes are cut after {limit} steps\n" if limit else ""
+    more = f"\nepisodes are truncated after {limit} steps\n" if limit else ""
     if open_ended:
-        more += "other keywords are accepted as --env.NAME and handed to the constructor\n"
+        more += "other arguments are accepted as --env.NAME and passed to the constructor\n"
     paragraphs = [text for text in doc.split("\n\n") if not text.startswith("#")]
     return Component("env", id, paragraphs[0] if paragraphs else "", schema, more)
 

@@ -1,10 +1,11 @@
-"""``exarl evaluate``: play a stored policy greedily, in a table and as a video."""
+"""``exarl evaluate``: play a stored policy without exploration; print a table, record a video."""
 
 from __future__ import annotations
 
 import os
 import statistics
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,44 +13,45 @@ import numpy as np
 
 from exarl.acting.evaluation import Played, play
 from exarl.cli import words as line
+from exarl.cli.targets import check_target
 from exarl.envs.episode import Episode
 from exarl.envs.pictures import check_pictures, picture
 from exarl.errors import CheckpointError, ConfigError, install
 from exarl.learning.exploration import EVALUATION
 from exarl.records.checkpoint import (
+    check_made_for,
     fitting,
     list_checkpoints,
     load_checkpoint,
     load_newest,
+    made_for,
     weights_of,
 )
 from exarl.records.directory import RunDirectory, open_run
-from exarl.run.components import build_agent, build_episode, build_guard, configure_again
+from exarl.run.build import build_agent, build_episode, build_guard
+from exarl.run.configure import configure_again
 
 HELP = """\
 usage: exarl evaluate RUN [--episodes N] [--seed S] [--checkpoint STEP | --best] [--video FILE]
                            [--trust]
 
-Plays the policy of a run without exploration and prints every episode, their mean and their spread.
+Plays the policy of a run without exploration and prints each episode and the mean and spread of the
+rewards.
 
-  --episodes N        how many (default 10)
-  --seed S            seeds the episodes (default: the run's own seed; never those of training)
-  --checkpoint STEP   the checkpoint to play, by its step (default: the newest that is whole)
-  --best              the policy that did best in the evaluations during training (eval_interval)
-  --video FILE        film the first episode to a .gif, or to an .mp4 with the extra 'exarl[video]'
-  --trust             it may run what it names, though you have not made it here (docs/runs.md)
+  --episodes N        number of episodes (default 10)
+  --seed S            seed of the episodes (default: the run's seed); training episodes never recur
+  --checkpoint STEP   step of the checkpoint to play (default: the newest intact one)
+  --best              play the policy with the best evaluation during training (eval_interval)
+  --video FILE        record the first episode as .gif, or as .mp4 with the extra 'exarl[video]'
+  --trust             allow code named by a run that you did not make here (docs/runs.md)
 """
 FRAMES_PER_SECOND = 30
 MAX_FRAMES = 1500
 
 
 def evaluate(words: list[str]) -> int:
-    if line.wants_help(words):
-        sys.stdout.write(HELP)
-        return 0
     run = open_run(line.take_path(words, "run directory"))
     count = line.take_count(words, "episodes", 10)
-    assert count is not None
     step = line.take_count(words, "checkpoint")
     best, trust = line.take_flag(words, "best"), line.take_flag(words, "trust")
     video = line.take(words, "video")
@@ -60,23 +62,24 @@ def evaluate(words: list[str]) -> int:
     options: dict[str, Any] = {"render_mode": "rgb_array"} if video else {}
     if video:
         check_pictures(configuration.learner.env)
-    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # a film needs no screen
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # a video needs no screen
     env, adapter, limit = build_episode(configuration, **options)
     guard = build_guard(configuration, **options)
     seeded = configuration.learner.seed
     episode = Episode(env, adapter, limit, seeded, 0, kind=EVALUATION, guard=guard)
     agent = build_agent(configuration, adapter.spec)
-    steps, weights = stored_weights(run, step, best)
+    wanted = made_for(configuration.learner, adapter.spec)
+    steps, weights = stored_weights(run, wanted, step, best)
     try:
         agent.set_weights(weights)
     except ValueError as error:
         raise CheckpointError(f"weights and config.json of {run.path} differ: {error}") from error
-    frames: list[Any] = []
-    film = (lambda played: record(played, frames)) if video else None
+    frames: list[np.ndarray] = []
+    film = (lambda env: record(env, frames)) if video else None
     results = []
     for number in range(count):
         results.append(play(agent, episode, film if number == 0 else None))
-        if number == 0:  # a film that cannot be made is known by now
+        if number == 0:  # if no video can be made, that is known by now
             head = f"{configuration.learner.env}: policy after {steps:,} steps, greedy\n"
             sys.stdout.write(f"{head}episode        reward   steps  ended by\n")
         sys.stdout.write(row(number, results[-1]))
@@ -89,13 +92,16 @@ def evaluate(words: list[str]) -> int:
 
 
 def stored_weights(
-    run: RunDirectory, step: int | None, best: bool = False
+    run: RunDirectory, wanted: Mapping[str, str], step: int | None, best: bool = False
 ) -> tuple[int, np.ndarray]:
-    """The weights of a checkpoint and the step they are from."""
+    """The weights of a checkpoint and the step they are from.
+
+    CheckpointError when it was not made for the agent and environment in ``wanted``.
+    """
     if best and step is not None:
         raise ConfigError("--best and --checkpoint exclude each other")
     if best and not run.best.is_dir():
-        raise ConfigError(f"{run.path} keeps no best policy: it was trained without eval_interval")
+        raise ConfigError(f"{run.path} has no best policy: it was trained without eval_interval")
     if step is None:
         found = load_newest(run.best if best else run.checkpoints)
         if found is None:
@@ -106,7 +112,8 @@ def stored_weights(
             kept = ", ".join(str(s) for s in sorted(paths)) or "none"
             raise ConfigError(f"no checkpoint of step {step} in {run.path} (kept: {kept})")
         found = load_checkpoint(paths[step])
-    with fitting(run):
+    with fitting(run, found):
+        check_made_for(found, wanted)
         return int(found.numbers["counters"]["steps"]), weights_of(found)
 
 
@@ -127,22 +134,12 @@ def totals(results: list[Played]) -> str:
 
 
 def check_video(video: str | None) -> None:
-    """Refuse what cannot be written before anything is played."""
+    """ConfigError if the video cannot be written; checked before anything is played."""
     if video is None:
         return
     if Path(video).suffix.lower() not in (".gif", ".mp4"):
         raise ConfigError(f"--video takes a .gif or an .mp4 file, not '{video}'")
-    if not Path(video).parent.is_dir():
-        raise ConfigError(f"cannot write {video}: no folder {Path(video).parent}")
-    try:
-        taken = Path(video).is_dir()
-        Path(video).lstat()
-    except FileNotFoundError:
-        pass
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"cannot write {video}: {error}") from error
-    if taken:
-        raise ConfigError(f"cannot write {video}: it is a folder")
+    check_target(Path(video))
     if video.lower().endswith(".mp4"):
         try:
             import imageio_ffmpeg  # noqa: F401
@@ -150,13 +147,13 @@ def check_video(video: str | None) -> None:
             raise ConfigError(f"an .mp4 needs {install('video')}; a .gif does not") from error
 
 
-def record(env: Any, frames: list[Any]) -> None:
-    """Add the present picture to ``frames``, up to a limit."""
+def record(env: Any, frames: list[np.ndarray]) -> None:
+    """Append the environment's picture to ``frames``, up to a limit."""
     if len(frames) < MAX_FRAMES:
         frames.append(picture(env))
 
 
-def write_video(path: Path, frames: list[Any]) -> None:
+def write_video(path: Path, frames: list[np.ndarray]) -> None:
     if path.suffix.lower() == ".gif":
         from PIL import Image
 

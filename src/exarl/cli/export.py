@@ -2,54 +2,53 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from pathlib import Path
 
 from exarl.cli import words as line
+from exarl.cli.targets import check_target
 from exarl.envs.spaces import action_values
-from exarl.errors import CheckpointError, ConfigError, StorageError, did_you_mean
+from exarl.errors import CheckpointError, ConfigError, StorageError
 from exarl.export.c_header import to_c
 from exarl.export.npz import to_npz
 from exarl.export.onnx_graph import load_onnx, to_onnx
 from exarl.export.policy import Choose, Policy
-from exarl.records.checkpoint import load_newest, weights_of
+from exarl.records.checkpoint import check_made_for, load_newest, made_for, weights_of
 from exarl.records.directory import RunDirectory, expand, open_run, reason
-from exarl.run.components import build_agent, build_episode, configure_again
+from exarl.records.replacing import replacing
+from exarl.run.build import build_agent, build_episode
+from exarl.run.configure import configure_again
 
 HELP = """\
 usage: exarl export RUN --format npz|onnx|c [--output FILE] [--best] [--force] [--trust]
 
-Writes the greedy policy of a run to a file that needs neither EXARL nor the environment.
+Writes the greedy policy of a run to a file that can be used without EXARL and without the environment.
 
   --format npz     arrays for NumPy
   --format onnx    a graph for ONNX runtimes; needs the extra 'exarl[export]'
   --format c       a C99 header without dependencies, also for C++ and Fortran
-  --output FILE    where to (default: policy.npz, policy.onnx or policy.h in RUN)
+  --output FILE    output file (default: policy.npz, policy.onnx or policy.h in RUN)
   --best           the policy with the best evaluation (default: the newest checkpoint's)
-  --force          replace FILE if it is there
-  --trust          it may run what it names, though you have not made it here (docs/runs.md)
+  --force          replace FILE if it exists
+  --trust          allow code named by a run that you did not make here (docs/runs.md)
 """
 SUFFIXES = {"npz": ".npz", "onnx": ".onnx", "c": ".h"}
 
 
 def export(words: list[str]) -> int:
-    if line.wants_help(words):
-        sys.stdout.write(HELP)
-        return 0
     run = open_run(line.take_path(words, "run directory"))
     form, output = line.take(words, "format"), line.take(words, "output")
     best, force = line.take_flag(words, "best"), line.take_flag(words, "force")
     trust = line.take_flag(words, "trust")
     line.nothing_left(words)
-    if form not in SUFFIXES:
-        hint = did_you_mean(form or "", SUFFIXES) or " (npz, onnx or c)"
-        raise ConfigError(f"no format '{form}'{hint}" if form else f"which --format?{hint}")
+    if form is None:
+        raise ConfigError("which --format? (npz, onnx or c)")
+    line.check_choice(form, SUFFIXES, f"no format '{form}'")
     path = expand(output) if output else run.path / f"policy{SUFFIXES[form]}"
     check_target(path, force)
     if form == "onnx":
-        load_onnx()  # its absence is better known before anything is built
+        load_onnx()  # fails early if it is not installed
     steps, policy = stored_policy(run, best, trust)
     write(policy, form, path)
     sys.stdout.write(f"policy after {steps:,} steps\n")
@@ -57,25 +56,11 @@ def export(words: list[str]) -> int:
     return 0
 
 
-def check_target(path: Path, force: bool) -> None:
-    """ConfigError when ``path`` cannot be written, or is there and not to be replaced."""
-    try:
-        is_folder, in_folder = path.is_dir(), path.parent.is_dir()
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"cannot write {path}: {reason(error)}") from error
-    if is_folder:
-        raise ConfigError(f"cannot write {path}: it is a folder")
-    if not in_folder or not os.access(path.parent, os.W_OK):
-        raise ConfigError(f"cannot write {path}: {path.parent} is no folder that can be written to")
-    if os.path.lexists(path) and not force:
-        raise ConfigError(f"{path} is there already; --force replaces it")
-
-
 def stored_policy(run: RunDirectory, best: bool, trust: bool = False) -> tuple[int, Policy]:
-    """What the agent of a run would do greedily, and after how many steps of training."""
+    """Return the number of training steps and the greedy policy of a run."""
     folder = run.best if best else run.checkpoints
     if best and not folder.is_dir():
-        raise ConfigError(f"{run.path} keeps no best policy; leave --best out for the newest")
+        raise ConfigError(f"{run.path} has no best policy; omit --best for the newest one")
     configuration = configure_again(run, trust=trust)
     env, adapter, _ = build_episode(configuration)
     env.close()
@@ -87,6 +72,7 @@ def stored_policy(run: RunDirectory, best: bool, trust: bool = False) -> tuple[i
     if found is None:
         raise CheckpointError(f"no usable checkpoint in {folder}")
     try:
+        check_made_for(found, made_for(configuration.learner, adapter.spec))
         agent.set_weights(weights_of(found))
         policy: Policy = describe()
         if (values := action_values(adapter, env.action_space)) is not None:
@@ -97,24 +83,21 @@ def stored_policy(run: RunDirectory, best: bool, trust: bool = False) -> tuple[i
 
 
 def write(policy: Policy, form: str, path: Path) -> None:
-    """Write aside, then rename: the file is whole or as before."""
-    aside = path.with_name(f".export.{os.getpid()}.tmp")
+    """Write the file whole, or leave it as it was; StorageError in one line."""
     try:
-        match form:
-            case "npz":
-                to_npz(policy, aside)
-            case "onnx":
-                to_onnx(policy, aside)
-            case _:
-                aside.write_text(to_c(policy, identifier(path.stem)), encoding="utf-8")
-        os.replace(aside, path)
+        with replacing(path) as aside:
+            match form:
+                case "npz":
+                    to_npz(policy, aside)
+                case "onnx":
+                    to_onnx(policy, aside)
+                case _:
+                    aside.write_text(to_c(policy, identifier(path.stem)), encoding="utf-8")
     except OSError as error:
         raise StorageError(f"cannot write {path}: {reason(error)}") from error
-    finally:
-        aside.unlink(missing_ok=True)
 
 
 def identifier(stem: str) -> str:
-    """A C name out of a file's: ``my-policy 2`` -> ``my_policy_2``."""
+    """A C identifier made from a file name: ``my-policy 2`` -> ``my_policy_2``."""
     name = re.sub(r"[^A-Za-z0-9_]", "_", stem)
     return name if name[:1].isalpha() else f"policy_{name}"

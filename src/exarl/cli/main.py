@@ -1,4 +1,4 @@
-"""The command line. Only here do errors become exit codes and words go to standard output."""
+"""The command line. Only here do errors become messages and exit codes."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
+from exarl.cli import words as line
 from exarl.cli.commands import COMMANDS, usage
-from exarl.errors import ConfigError, ExarlError, did_you_mean
+from exarl.errors import ExarlError
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run one command; its exit code: 0 done, 1 failed, 2 bad input, 3 diverged, 128 + n stopped by
-    signal n."""
+    """Run one command and return its exit code.
+
+    0: done, 1: failed, 2: bad input, 3: diverged, 128 + n: stopped by signal n.
+    """
     from exarl.comm.threads import limit_threads
 
     limit_threads(os.environ)
@@ -26,32 +29,32 @@ def main(words: Sequence[str] | None = None) -> int:
         return complain(f"not enough memory: {error}", 1)
     except KeyboardInterrupt:
         return complain("interrupted", 130)
-    except SystemExit as error:  # of an environment or a plug-in, which must not pass for success
-        return complain(f"something called sys.exit({error.code!r})", 1)
+    except SystemExit as error:  # from an environment or a plug-in: it must not look like success
+        return complain(f"an environment or a plug-in called sys.exit({error.code!r})", 1)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # a closed pager is no error
+        os.dup2(
+            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
+        )  # closing a pager is not an error
         return 0
 
 
-def entry() -> None:
-    """The installed ``exarl`` command."""
-    run_and_leave()
+def entry() -> NoReturn:
+    """The installed ``exarl`` command: run it and end this process with its exit code.
 
-
-def run_and_leave() -> NoReturn:
-    """Run the command and end this process with its exit code; 1 and a traceback when it raises."""
+    An exception that ``main`` does not handle is printed with its traceback; the exit code is then 1.
+    """
     from exarl.comm.leaving import leave
 
     try:
         code = main()
-    except BaseException:  # noqa: BLE001 - shown as Python shows what nothing catches
+    except BaseException:  # noqa: BLE001 - printed as Python prints an uncaught exception
         sys.excepthook(*sys.exc_info())
         code = 1
     leave(code)
 
 
 def dispatch(words: list[str]) -> int:
-    """Hand the words after the command to it."""
+    """Call the command that the first word names with the other words."""
     if not words or words[0] in ("-h", "--help"):
         sys.stdout.write(usage())
         return 0
@@ -60,10 +63,7 @@ def dispatch(words: list[str]) -> int:
 
         sys.stdout.write(f"exarl {__version__}\n")
         return 0
-    if words[0] not in COMMANDS:
-        known = ", ".join(COMMANDS)
-        hint = did_you_mean(words[0], COMMANDS) or f" (commands: {known})"
-        raise ConfigError(f"unknown command '{words[0]}'{hint}")
+    line.check_choice(words[0], COMMANDS, f"unknown command '{words[0]}'")
     command = COMMANDS[words[0]]
     if not command.on_ranks and not first_of_job():
         return 0
@@ -71,11 +71,12 @@ def dispatch(words: list[str]) -> int:
 
 
 def first_of_job() -> bool:
-    """Whether this process is the first, or the only one, of those that were started together.
+    """Whether this process is the first, or the only one, of the job that was launched.
 
-    It then forgets that there are others: an environment that starts MPI would wait for them.
+    The first removes the launcher's variables from its environment: otherwise an environment that
+    starts MPI would wait for the other ranks.
     """
-    from exarl.comm.mpi import launched_ranks
+    from exarl.comm.channel import launched_ranks
 
     launched = launched_ranks()
     if launched is None or launched[1] == 1:
@@ -91,7 +92,7 @@ def first_of_job() -> bool:
 
 def complain(message: str, code: int) -> int:
     """One line on standard error, from one rank of a job."""
-    from exarl.comm.mpi import launched_ranks
+    from exarl.comm.channel import launched_ranks
 
     launched = launched_ranks()
     if launched is None or launched[0] == 0:

@@ -1,4 +1,4 @@
-"""``--procs N``: the same command under mpiexec, with its signals and its error passed on."""
+"""``--procs N``: run the same command under mpiexec, and pass on its signals and errors."""
 
 from __future__ import annotations
 
@@ -29,21 +29,19 @@ from exarl.records.state import KILLED, state_of
 def launch(
     procs: int, words: Sequence[str], max_restarts: int = 0, output: IO[bytes] | None = None
 ) -> int:
-    """Run ``exarl WORDS`` on so many ranks; the exit code of the job.
+    """Run ``exarl WORDS`` on ``procs`` ranks and return the exit code of the job.
 
-    What the ranks print goes to ``output`` if given.
-
-    Stop signals go to the ranks, which checkpoint and end. When a rank fails, its traceback is
-    written last, after whatever the launcher has to say. When this process is killed, the job is told
-    to stop. A job that was lost for another reason than
-    bad input, divergence or a stop signal is resumed up to ``max_restarts`` times.
+    The ranks' output goes to ``output`` if given. Stop signals are passed on to the ranks, which write
+    a checkpoint and end. If a rank fails, its traceback is printed last, after the launcher's own
+    messages. If this process is killed, the job is stopped. A job that fails is resumed up to
+    ``max_restarts`` times, unless the cause is bad input, divergence or a stop signal.
     """
     launcher, cores = find_launcher(), len(os.sched_getaffinity(0))
     if procs > cores and output is None and "SLURM_JOB_ID" not in os.environ:
         sys.stderr.write(f"exarl: {procs} ranks share {cores} cores\n")
     with scratch("exarl-") as folder:
         run_file, stop = folder / "run", Stop(launcher, folder / "stop")
-        told = stop.received
+        received = stop.received
         notes = {RUN_FILE: str(run_file), STOP_FILE: str(stop.note)}
         for attempt in range(max_restarts + 1):
             error = folder / f"error{attempt}"
@@ -53,9 +51,9 @@ def launch(
                 _note_lost(RunDirectory(Path(run_file.read_text(encoding="utf-8"))), code)
             if error.exists():
                 sys.stderr.write("\n" + error.read_text(encoding="utf-8").rstrip() + "\n")
-            if told and not error.exists() and (code or len(told) > 1):
-                return 128 + told[0]  # whatever mpiexec makes of it: 0 after a second Ctrl-C
-            if code in (0, ConfigError.exit_code, DIVERGED) or told or not run_file.exists():
+            if received and not error.exists() and (code or len(received) > 1):
+                return 128 + received[0]  # mpiexec's own code may be 0 after a second Ctrl-C
+            if code in (0, ConfigError.exit_code, DIVERGED) or received or not run_file.exists():
                 return code
             if attempt < max_restarts:
                 path = run_file.read_text(encoding="utf-8")
@@ -63,24 +61,24 @@ def launch(
                     f"exarl: the job was lost (exit code {code});"
                     f" restart {attempt + 1} of {max_restarts} from {path}\n"
                 )
-                # Where no key can be kept, the run that was just made has no seal.
+                # Without a stored key, the run that was just created has no seal.
                 words = ["resume", path, *([] if has_key() else ["--trust"])]
                 notes |= PATIENT
     return code
 
 
 def _note_lost(run: RunDirectory, code: int) -> None:
-    """The summary of a run that no rank could write: one of them crashed, and took the others along."""
+    """Write the summary of a run in which a rank crashed, so that no rank could write it."""
     if code and state_of(run).name == KILLED:
         write_failure(run, f"a rank was lost: the job {how_it_ended(code)}")
 
 
 class Stop:
-    """Passes stop signals on to a job; ``received`` are those that came, ``note`` a file that tells
-    the ranks which one came first.
+    """Passes stop signals on to a job.
 
-    Open MPI's launcher kills its job soon after SIGINT and SIGTERM, before the ranks have written a
-    checkpoint. It gets SIGUSR1 instead, which it passes on; the second signal goes as it is.
+    ``received`` lists the signals so far; the file ``note`` tells the ranks which one came first.
+    Open MPI's launcher kills its job soon after SIGINT or SIGTERM, before the ranks have written a
+    checkpoint. It is sent SIGUSR1 instead, which it passes on; a second signal is sent unchanged.
     """
 
     def __init__(self, launcher: Launcher, note: Path) -> None:
@@ -109,7 +107,7 @@ def _launch_once(
     output: IO[bytes] | None = None,
 ) -> int:
     command = launcher.command(procs, [sys.executable, "-P", "-m", "exarl", *words])
-    # A session of its own keeps the terminal's Ctrl-C from reaching the ranks twice.
+    # In its own session the job does not also receive Ctrl-C from the terminal.
     before = _segments()
     job = subprocess.Popen(
         tied(command, launcher.stop_signal),
@@ -135,13 +133,13 @@ def _launch_once(
 
 
 def _segments() -> set[Path]:
-    """Shared memory that MPI libraries give a name."""
+    """The named shared-memory segments of MPI libraries."""
     names = ("mpich_*", "vader_segment*", "sm_segment*")
     return {path for name in names for path in Path("/dev/shm").glob(name)}
 
 
 def _clean_up(segments: set[Path]) -> None:
-    """Remove what ranks that were killed left behind, as far as no living process uses it."""
+    """Remove the segments of killed ranks that no living process uses."""
     if not segments:
         return
     used = ""

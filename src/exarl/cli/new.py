@@ -1,4 +1,4 @@
-"""``exarl new``: a small package of your own, with tests, that trains from the first minute."""
+"""``exarl new``: write a small package of an environment, agent or workflow, with tests."""
 
 from __future__ import annotations
 
@@ -12,57 +12,52 @@ import tempfile
 from pathlib import Path
 
 from exarl.cli import words as line
-from exarl.errors import ConfigError, StorageError, did_you_mean
+from exarl.errors import ConfigError, StorageError
 from exarl.records.directory import expand, reason
 
 HELP = """\
 usage: exarl new env|agent|workflow NAME [--dir FOLDER]
 
-Writes the package NAME (lower case, like my_env) to the folder NAME: code to change, tests that pass,
-and a pyproject.toml that makes it known to EXARL once it is installed with 'pip install -e NAME'.
+Writes a package NAME (lower case, such as my_env) to the folder NAME: code to change, tests that pass,
+and a pyproject.toml that registers it with EXARL. Install it with 'pip install -e NAME'.
 
   --dir FOLDER    write to FOLDER/NAME instead of ./NAME
 """
 TEMPLATES = Path(__file__).with_name("templates")
 KINDS = ("env", "agent", "workflow")
-SUFFIX = ".in"  # a template is no module of this package
+SUFFIX = ".in"  # keeps templates from being modules of this package
 
 
 def new(words: list[str]) -> int:
-    if line.wants_help(words):
-        sys.stdout.write(HELP)
-        return 0
     base = expand(line.take(words, "dir") or ".")
     kind = line.take_path(words, "kind (env, agent or workflow)")
-    if kind not in KINDS:
-        hint = did_you_mean(kind, KINDS) or f" ({', '.join(KINDS)})"
-        raise ConfigError(f"cannot write a new '{kind}'{hint}")
+    line.check_choice(kind, KINDS, f"cannot create '{kind}'")
     if not words:
-        raise ConfigError(f"which name? as in 'exarl new {kind} my_{kind}'")
+        raise ConfigError(f"which name? for example: exarl new {kind} my_{kind}")
     name = words.pop(0)
     line.nothing_left(words)
     folder = base / name
     check_name(name, folder)
     files = write(kind, name, folder)
     listed = "".join(f"  {file.relative_to(folder)}\n" for file in files)
-    sys.stdout.write(f"{folder}:\n{listed}\nits README.md says how to go on\n")
+    sys.stdout.write(f"{folder}:\n{listed}\nREADME.md describes the next steps\n")
     return 0
 
 
 def check_name(name: str, folder: Path) -> None:
-    """ConfigError unless ``name`` can be that of a new module, in a ``folder`` that is not there."""
+    """ConfigError unless ``name`` is a valid, unused module name and ``folder`` does not exist."""
     if not re.fullmatch(r"[a-z][a-z0-9_]{0,60}", name):
-        raise ConfigError(f"'{name}' is no module's name: lower-case letters, digits and '_'")
+        raise ConfigError(f"'{name}' is not a module name: use lower-case letters, digits and '_'")
     if keyword.iskeyword(name) or name in sys.stdlib_module_names:
-        raise ConfigError(f"'{name}' is a word of Python's own; choose another name")
+        raise ConfigError(f"'{name}' is a name of Python's own; choose another name")
     if os.path.lexists(folder):
-        raise ConfigError(f"{folder} is there already")
+        raise ConfigError(f"{folder} already exists")
     if name in sys.modules or importlib.util.find_spec(name) is not None:
-        raise ConfigError(f"there is a module '{name}' already; choose another name")
+        raise ConfigError(f"a module '{name}' already exists; choose another name")
 
 
 def write(kind: str, name: str, folder: Path) -> list[Path]:
-    """The package ``name`` as ``folder``, whole or not at all; its files, sorted."""
+    """Write the package ``name`` to ``folder``, completely or not at all; return its files, sorted."""
     try:
         with tempfile.TemporaryDirectory(prefix=".new-", dir=folder.parent) as aside:
             made = Path(aside) / name

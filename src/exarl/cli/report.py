@@ -7,28 +7,26 @@ import time
 from pathlib import Path
 
 from exarl.cli import words as line
-from exarl.errors import ConfigError, did_you_mean
+from exarl.cli.targets import check_target
+from exarl.errors import ConfigError
 from exarl.records.directory import expand
 
 HELP = """\
 usage: exarl report RUN... [--out FILE] [--group-by KEY] [--x steps|time|updates]
 
 Writes one HTML page about runs: learning curves with bands over seeds, evaluations, losses, throughput,
-where the time went, policy lag, failures, and what differs between their configurations. It needs
-no network to be read, and can be sent as it is.
+use of time, policy lag, failures, and the differences between their configurations. The page is one
+file and needs no network connection.
 
-  RUN             run directories, or folders of them (a study of 'exarl sweep' too)
-  --out FILE      where to (default: report.html in the run, of several runs here)
-  --group-by KEY  runs with the same value of this parameter are one group
-                  (default: runs that differ in nothing but their seed)
+  RUN             run directories, or folders that contain them (also a study of 'exarl sweep')
+  --out FILE      output file (default: report.html in the run's directory; for several runs, here)
+  --group-by KEY  group runs by the value of this parameter
+                  (default: runs that differ only in their seed are one group)
   --x AXIS        the axis shown first: steps (default), time or updates
 """
 
 
 def report(words: list[str]) -> int:
-    if line.wants_help(words):
-        sys.stdout.write(HELP)
-        return 0
     out = line.take(words, "out")
     key = line.take(words, "group_by")
     axis = line.take(words, "x") or "steps"
@@ -39,16 +37,17 @@ def report(words: list[str]) -> int:
     from exarl.report.read import find_runs, read_run
     from exarl.report.runs import sections
 
-    if axis not in AXES:
-        hint = did_you_mean(axis, AXES) or f" (there are {', '.join(AXES)})"
-        raise ConfigError(f"--x knows no axis '{axis}'{hint}")
+    line.check_choice(axis, AXES, f"--x has no axis '{axis}'")
     if unknown := [word for word in words if word.startswith("--")]:
         raise ConfigError(f"unexpected '{unknown[0]}' on the command line")
     if not words:
-        raise ConfigError("which run directory? it comes right after the command")
+        raise ConfigError("which run directory? it follows the command")
     plotly_script()
     paths = find_runs(words)
-    path = check_file(out, paths)
+    path = (
+        expand(out) if out else paths[0] / "report.html" if len(paths) == 1 else Path("report.html")
+    )
+    check_target(path)
     groups = make_groups([read_run(run) for run in paths], key)
     counted = f"{len(paths)} run{'s' * (len(paths) > 1)}"
     lead = f"{counted}, read on {time.strftime('%Y-%m-%d at %H:%M')}"
@@ -57,15 +56,3 @@ def report(words: list[str]) -> int:
     size = write_page(path, f"EXARL: {title}", sections(groups, axis), lead)
     sys.stdout.write(f"report of {counted}: {path} ({size / 1e6:.1f} MB)\n")
     return 0
-
-
-def check_file(out: str | None, runs: list[Path]) -> Path:
-    """Where the page goes; ConfigError when it cannot go there, before anything is read."""
-    if out is None:
-        path = runs[0] / "report.html" if len(runs) == 1 else Path("report.html")
-    else:
-        path = expand(out)
-    if path.is_dir() or not path.parent.is_dir():
-        what = "it is a folder" if path.is_dir() else f"no folder {path.parent}"
-        raise ConfigError(f"cannot write {path}: {what}")
-    return path

@@ -1,4 +1,4 @@
-"""``exarl runs``: the runs below a folder, and how each of them stands."""
+"""``exarl runs``: list the runs below a folder and their states."""
 
 from __future__ import annotations
 
@@ -22,24 +22,22 @@ from exarl.report.read import find_runs
 HELP = """\
 usage: exarl runs [FOLDER] [--json]
 
-Lists the runs in FOLDER and the folders below it, the one last heard of first.
+Lists the runs in FOLDER and in the folders below it, the most recently active first.
 
-  FOLDER   default: results_dir, where it is, or else the working folder
-  --json   the same as JSON, with the paths and the causes in full
+  FOLDER   default: results_dir if it exists, otherwise the working folder
+  --json   print JSON, with full paths and causes
 
-state       running, finished, stopped (by a signal), failed, killed (the process is gone without a
-            word), unknown (neither summary nor lock: a version of EXARL before there were locks)
-reward      mean return of the last episodes; evaluation: of the last evaluation (eval_interval)
-age         since the last row of metrics
+state       running, finished, stopped (by a signal), failed, killed (the process ended without
+            writing a summary), unknown (neither summary nor lock: written by an early version of EXARL)
+reward      mean reward of the last episodes
+evaluation  mean reward of the last evaluation (eval_interval)
+age         time since the last row of metrics
 """
-_AT_ONCE = 16  # a network disk answers many questions in the time of one
+_AT_ONCE = 16  # requests to a network disk overlap
 _LONGEST = 60
 
 
 def runs(words: list[str]) -> int:
-    if line.wants_help(words):
-        sys.stdout.write(HELP)
-        return 0
     as_json = line.take_flag(words, "json")
     given = line.take_path(words, "folder") if words else None
     line.nothing_left(words)
@@ -61,7 +59,7 @@ def _usual_folder() -> str:
 
 
 def describe(path: Path) -> dict[str, Any]:
-    """What there is to say of a run in a line; None where it is not known."""
+    """The entries of a run's line; None for what is not known."""
     run = RunDirectory(path)
     seen = look(run)
     learner = _learner_part(run)
@@ -83,7 +81,7 @@ def describe(path: Path) -> dict[str, Any]:
 
 
 def table(found: Sequence[Mapping[str, Any]], folder: str) -> str:
-    """The runs as lines of text, names without the folder they are in."""
+    """The runs as a table of text; paths are relative to ``folder``."""
     head = ("run", "state", "agent", "env", "steps", "reward", "evaluation", "age", "")
     rows = [head, *(_cells(each, folder) for each in found)]
     widths = [max(len(row[i]) for row in rows) for i in range(len(head))]

@@ -1,4 +1,4 @@
-"""``exarl help``: what there is about a word, out of the commands' help and the parameters."""
+"""``exarl help``: search the commands' help texts, the parameters and the components."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from exarl.cli import words as line
 from exarl.cli.commands import COMMANDS, usage
 from exarl.cli.describe import Component, catalogue, ids
 from exarl.config import LearnerConfig, schema_of
@@ -21,29 +20,26 @@ HELP = """\
 usage: exarl help [COMMAND]
        exarl help WORD...
 
-What there is about the words: commands, their options, parameters of the run and of its parts, agents,
-workflows, networks and environments. The name of a command shows its own help.
+Searches for the words in commands, their options, the parameters of runs and of components, and in
+agents, workflows, networks and environments. The name of a command prints its help.
 """
 MAX_LINES = 12
-"""Lines of the commands' help that are shown of each command."""
+"""Matching lines of help that are printed per command."""
 
-_ANY = ("--key", "--option")  # stand for others
+_ANY = ("--key", "--option")  # placeholders
 _HEAD = re.compile(r"^  (--\w.*?)(?:  .*)?$", re.M)
 _OPTION = re.compile(r"(--[\w-]+)(?: ([^\s,-][^\s,]*))?")
 
 
 @dataclass(frozen=True)
-class Option:
-    """An option of a command as its help has it: ``--name`` and what is given with it."""
+class HelpOption:
+    """An option of a command as its help text lists it: ``--name`` and the placeholder of its value."""
 
     name: str
     value: str
 
 
 def help_on(words: list[str]) -> int:
-    if line.wants_help(words):
-        sys.stdout.write(HELP)
-        return 0
     if not words:
         sys.stdout.write(usage())
         return 0
@@ -55,20 +51,23 @@ def help_on(words: list[str]) -> int:
 
 
 def help_text(command: str) -> str:
-    """What ``exarl COMMAND --help`` prints."""
+    """The text that ``exarl COMMAND --help`` prints."""
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         COMMANDS[command](["--help"])
     return printed.getvalue()
 
 
-def options(text: str) -> list[Option]:
+def options(text: str) -> list[HelpOption]:
     """The options that a help text lists, each once."""
-    heads = [*_HEAD.findall(text), text.partition("\n\n")[0]]  # and those that only the usage names
+    heads = [
+        *_HEAD.findall(text),
+        text.partition("\n\n")[0],
+    ]  # and those that only the usage line names
     found: dict[str, str] = {}
     for name, value in (option for head in heads for option in _OPTION.findall(head)):
         if name not in _ANY:
             found.setdefault(name, value.rstrip("]"))
-    return [Option(name, value) for name, value in found.items()]
+    return [HelpOption(name, value) for name, value in found.items()]
 
 
 def components() -> Iterator[Component]:
@@ -78,7 +77,7 @@ def components() -> Iterator[Component]:
 
 
 def found_about(words: list[str]) -> str:
-    """Everything that holds all of ``words`` (lower case); ConfigError when nothing does."""
+    """All entries that contain all of ``words`` (lower case); ConfigError if there are none."""
     known = list(components())
     text = "\n".join(
         part
@@ -88,7 +87,7 @@ def found_about(words: list[str]) -> str:
     if not text:
         names = [name for part in known for name in part.schema]
         hint = did_you_mean(words[0], [*names, *COMMANDS]) or "; 'exarl help' lists the commands"
-        raise ConfigError(f"nothing is said about '{' '.join(words)}'{hint}")
+        raise ConfigError(f"no help on '{' '.join(words)}'{hint}")
     return text
 
 

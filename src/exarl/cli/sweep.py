@@ -1,4 +1,4 @@
-"""``exarl sweep``: many settings of one training, and which is best."""
+"""``exarl sweep``: train with many settings and find the best."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from exarl.cli import words as line
 from exarl.cli.tables import parameter_table
-from exarl.comm.mpi import launched_ranks, launched_world
+from exarl.comm.channel import launched_ranks, launched_world
 from exarl.config import parse_flags, schema_of
 from exarl.errors import ConfigError, ExarlError, install
 from exarl.records.directory import expand, in_a_path
@@ -29,37 +29,41 @@ from exarl.sweep.spec import (
     read_toml,
 )
 
+if TYPE_CHECKING:
+    from exarl.sweep.executors import Executor
+    from exarl.sweep.study import Study
+
 HELP = """\
 usage: exarl sweep [--config study.toml] [--study DIR] [--option value ...] [--key VALUES ...]
 
-Trains with many settings, several seeds each, and finds the best. A parameter of 'exarl train' is
-varied when its value is a range or a list of choices:
+Trains with many settings, with several seeds each, and finds the best setting. A parameter of
+'exarl train' is varied if its value is a range or a list of choices:
 
-  --learning_rate 1e-4:1e-2:log     a range; ':log' for a logarithmic one
-  --batch_size 32:256:int           whole numbers; ':16' instead of ':int' in steps of 16
+  --learning_rate 1e-4:1e-2:log     a range; ':log' for a logarithmic scale
+  --batch_size 32:256:int           whole numbers; ':16' instead of ':int' for steps of 16
   --gamma 0.9,0.99                  choices
   --hidden [64,64],[256]            choices that are lists ('64,64' alone is one list, not varied)
 
-'--space.key' varies in any case, '--train.key' never does. study.toml has the tables [sweep] (the
-options below), [space] and [train]; what is typed wins. A --config that is not .toml is a
-configuration of the trainings.
+'--space.key' is always varied, '--train.key' never. study.toml has the tables [sweep] (the options
+below), [space] and [train]; the command line overrides it. A --config file that is not .toml is a
+configuration of the training runs.
 
   --study DIR      the folder of the study (default: one named after the command, in output_dir).
                    The same command, or 'exarl sweep --study DIR' alone, continues it
-  --worker         take settings of an existing study until none is left: several may do so at once
-  --retry_failed   run settings that failed once more
-  --report         only write best.json, trials.csv and report.html anew
-  --trust          continue a study that you have not made here, and run what it names (docs/runs.md)
+  --worker         work on an existing study until no setting is left; several workers may run at once
+  --retry_failed   repeat settings that failed
+  --report         only write best.json, trials.csv and report.html again
+  --trust          allow code named by a study that you did not make here (docs/runs.md)
 
-Under mpiexec or srun the ranks are divided into groups of --procs, each with a training at a time.
+Under mpiexec or srun the ranks are divided into groups of --procs; each group trains one run at a time.
 
 """
 _SLURM_JOBS = 4
 
 
 @dataclass(frozen=True)
-class Command:
-    """A command line, understood."""
+class StudyRequest:
+    """The study and the action that a command line asks for."""
 
     path: Path
     config: StudyConfig
@@ -68,10 +72,11 @@ class Command:
     report: bool = False
 
 
+def sweep_help(_: list[str]) -> str:
+    return HELP + parameter_table(schema_of(SweepOptions))
+
+
 def sweep(words: list[str]) -> int:
-    if line.wants_help(words):
-        sys.stdout.write(HELP + parameter_table(schema_of(SweepOptions)))
-        return 0
     command = understand(list(words))
     if command.report:
         return report(command)
@@ -83,8 +88,8 @@ def sweep(words: list[str]) -> int:
     return run(command, executor)
 
 
-def understand(words: list[str]) -> Command:
-    """The study that a command line means, checked; nothing is written. ConfigError otherwise."""
+def understand(words: list[str]) -> StudyRequest:
+    """Parse and check a command line without writing anything; ConfigError if it is not valid."""
     worker, retry = line.take_flag(words, "worker"), line.take_flag(words, "retry_failed")
     only_report, trust = line.take_flag(words, "report"), line.take_flag(words, "trust")
     study, config = line.take(words, "study"), line.take(words, "config")
@@ -108,36 +113,35 @@ def understand(words: list[str]) -> Command:
     changes = {key: value for key, value in given.items() if key in MAY_CHANGE}
     fixed = sorted(given.keys() - changes.keys())
     if asked is None and fixed:
-        raise ConfigError(f"--{fixed[0]} of a stored study cannot change: leave it out")
+        raise ConfigError(f"--{fixed[0]} of a stored study cannot be changed: omit it")
     if (worker or only_report) and not (place / "study.json").is_file():
-        raise ConfigError(f"{place} holds no study (study.json is missing)")
+        raise ConfigError(f"{place} contains no study (study.json is missing)")
     found = changed(find_study(place, asked, changes), changes)
     typed_here = asked is not None and asked.folder == found.folder
-    if not (trust or typed_here):  # a report looks up what was varied, too
+    if not (trust or typed_here):  # a report also loads what was varied
         check_stored(place)
     if asked is None and not only_report:
         check_study(found)
-    return Command(place, found, worker, retry, only_report)
+    return StudyRequest(place, found, worker, retry, only_report)
 
 
 def default_place(config: StudyConfig | None) -> Path:
-    """Where a study goes if nobody says: the same command finds it again."""
+    """The default folder of a study: the same command gives the same folder."""
     assert config is not None
-    first = {key: dimension.ends()[0] for key, dimension in config.space.items()}
-    learner = config.configuration(first).learner
+    learner = config.configuration(config.first_point()).learner
     name = f"sweep_{learner.agent}_{in_a_path(learner.env)}_{config.digest()}"
     return expand(learner.output_dir) / name
 
 
 def choose_executor(config: StudyConfig) -> str:
-    """Where trainings run; ConfigError when that does not go with how this was started."""
+    """The executor of the training runs; ConfigError if it does not fit the way this was launched."""
     launched = launched_ranks()
     ranks = launched[1] if launched is not None else 1
     asked = config.options.executor
     if asked == "mpi" and ranks == 1:
         raise ConfigError("executor mpi runs in an MPI job: mpiexec -n N exarl sweep ...")
     if asked not in (None, "mpi") and ranks > 1:
-        raise ConfigError(f"executor {asked} runs on one rank, not on {ranks}: leave mpiexec out")
+        raise ConfigError(f"executor {asked} runs on one rank, not on {ranks}: omit mpiexec")
     if asked == "fused":
         from exarl.sweep.executors.fused import check_fused
 
@@ -145,7 +149,7 @@ def choose_executor(config: StudyConfig) -> str:
     return asked or ("mpi" if ranks > 1 else "local")
 
 
-def make_executor(config: StudyConfig, name: str) -> Any:
+def make_executor(config: StudyConfig, name: str) -> Executor:
     options = config.options
     if name == "ray":
         from exarl.sweep.executors.ray import Tasks
@@ -157,22 +161,23 @@ def make_executor(config: StudyConfig, name: str) -> Any:
 
 
 def default_jobs(procs: int) -> int:
-    """As many trainings at a time as there are cores for."""
+    """As many training runs at a time as there are cores for."""
     return max(1, len(os.sched_getaffinity(0)) // procs)
 
 
-def run(command: Command, name: str, executor: Any = None) -> int:
-    """Work on the study until it is done or a signal comes; the exit code."""
+def run(command: StudyRequest, name: str, executor: Executor | None = None) -> int:
+    """Work on the study until it is done or a signal arrives; return the exit code."""
     need_optuna()
+    from exarl.sweep.executors.fused import run_fused
     from exarl.sweep.manager import Manager
     from exarl.sweep.owner import Owner
-    from exarl.sweep.result import write_results
+    from exarl.sweep.population import run_population
     from exarl.sweep.study import Study, StudyFolder, store_study
     from exarl.sweep.table import make_display
 
     config, folder = command.config, StudyFolder(command.path)
     with contextlib.ExitStack() as stack:
-        if name != "fused":  # first, since a cluster may not be there
+        if name != "fused":  # first: the cluster may be unreachable
             executor = executor or make_executor(config, name)
             stack.callback(executor.close)
         store_study(command.path, config)
@@ -180,8 +185,8 @@ def run(command: Command, name: str, executor: Any = None) -> int:
         stack.callback(display.close)
         display.note(f"study {command.path}")
         study = Study(folder, config, stack.enter_context(Owner(folder.workers)))
-        if name == "fused":
-            received = run_whole_batches(study, display)
+        if executor is None:
+            received = run_fused(study, run_population, display)
         else:
             manager = Manager(study, executor, display, wait=not command.worker)
             received = manager.run(command.retry_failed)
@@ -190,22 +195,16 @@ def run(command: Command, name: str, executor: Any = None) -> int:
         sys.stderr.write(f"exarl: stopped early; continue with: {again}\n")
         return 128 + received
     if command.worker and study.running():
-        return 0  # the last worker sums up
-    return say(command, study, write_results(study))
+        return 0  # the last worker writes the results
+    return conclude(study)
 
 
-def run_whole_batches(study: Any, display: Any) -> int | None:
-    from exarl.sweep.executors.fused import run_fused
-    from exarl.sweep.population import run_population
-
-    return run_fused(study, run_population, display)
-
-
-def run_on_ranks(command: Command) -> int:
-    """The ranks of this job: rank 0 manages, the others serve it. An error ends them all."""
+def run_on_ranks(command: StudyRequest) -> int:
+    """Run the study on the ranks of this job: rank 0 manages, the others train. An error ends all."""
     from exarl.sweep.executors.mpi import Groups, check_groups, serve
 
     comm = launched_world()
+    assert comm is not None, "called in a job of several ranks only"
     procs = command.config.options.procs
     check_groups(comm.size, procs)
     need_optuna()
@@ -222,8 +221,8 @@ def run_on_ranks(command: Command) -> int:
         raise
 
 
-def submit(command: Command) -> int:
-    """Make the study and say how a Slurm array works on it."""
+def submit(command: StudyRequest) -> int:
+    """Create the study and print the commands of a Slurm job array that works on it."""
     need_optuna()
     from exarl.sweep.study import Study, StudyFolder, store_study
 
@@ -239,21 +238,21 @@ def submit(command: Command) -> int:
     return 0
 
 
-def report(command: Command) -> int:
-    """Write the results of a study as it stands."""
+def report(command: StudyRequest) -> int:
+    """Write the results of a study so far."""
     need_optuna()
-    from exarl.sweep.result import write_results
     from exarl.sweep.study import Study, StudyFolder
 
-    study = Study(StudyFolder(command.path), command.config)
-    return say(command, study, write_results(study))
+    return conclude(Study(StudyFolder(command.path), command.config))
 
 
-def say(command: Command, study: Any, best: Any) -> int:
-    """The result in a few lines; exit code 1 when no setting has a value."""
+def conclude(study: Study) -> int:
+    """Write and print the results; return exit code 1 if no setting has a value."""
+    from exarl.sweep.result import write_results
     from exarl.sweep.space import words
     from exarl.sweep.table import counts_text, result_text
 
+    best = write_results(study)
     sys.stdout.write(f"settings   {counts_text(study.rows(), study.config.trials)}\n")
     if best is not None:
         sys.stdout.write(
@@ -270,7 +269,7 @@ def say(command: Command, study: Any, best: Any) -> int:
 
 
 def need_optuna() -> None:
-    """ConfigError where the packages of a sweep are missing."""
+    """ConfigError if a package that sweeps need is missing."""
     import importlib.util
 
     for package in ("optuna", "plotly"):

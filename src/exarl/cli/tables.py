@@ -7,13 +7,13 @@ import textwrap
 import types
 import typing
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from exarl.config import Parameter, Schema, type_name
 
 _NAME_WIDTH, _WIDTH = 28, 104
 _PLACES = {str: "TEXT", float: "X", int: "N", list: "LIST", tuple: "LIST"}
-"""What is given for a parameter, by its type; the first counts where several are possible."""
+"""The placeholder of a parameter's value by its type; of several types the first counts."""
 
 
 def parameter_table(schema: Schema) -> str:
@@ -22,12 +22,12 @@ def parameter_table(schema: Schema) -> str:
 
 
 def short_table(schema: Schema) -> str:
-    """Every parameter in one line where it fits: name, what to give, meaning and default."""
+    """Every parameter, on one line if it fits: name, placeholder, meaning and default."""
     return "".join(_line(parameter) for parameter in schema.values())
 
 
 def grouped_table(schema: Schema, groups: Mapping[str, Sequence[str]]) -> str:
-    """``short_table`` under the headings of ``groups``; what no group has comes last."""
+    """``short_table`` under the headings of ``groups``; parameters without a group come last."""
     named = {name for names in groups.values() for name in names}
     groups = {**groups, "more": [name for name in schema if name not in named]}
     parts = {
@@ -38,15 +38,15 @@ def grouped_table(schema: Schema, groups: Mapping[str, Sequence[str]]) -> str:
 
 
 def choices(parameter: Parameter) -> list[str]:
-    """The words that the parameter can be; none where there are too many to name."""
+    """The possible values of the parameter; empty if its type does not list them."""
     kinds = typing.get_args(parameter.type) if _is_union(parameter.type) else [parameter.type]
     found = [str(c) for kind in kinds if typing.get_origin(kind) is Literal
              for c in typing.get_args(kind)]  # fmt: skip
     return found or (["true", "false"] if bool in kinds else [])
 
 
-def shown(value: Any) -> str:
-    """A value as it stands in a file of parameters."""
+def shown(value: object) -> str:
+    """A value as it is written in a file of parameters."""
     try:
         return json.dumps(value)
     except TypeError:
@@ -76,7 +76,7 @@ def _line(parameter: Parameter) -> str:
 
 
 def _place(parameter: Parameter) -> str:
-    """What to give for the parameter: its choices, or a word for its type."""
+    """The placeholder of the parameter's value: its choices, or a name for its type."""
     if words := choices(parameter):
         return "|".join(words)
     kinds = typing.get_args(parameter.type) if _is_union(parameter.type) else [parameter.type]
@@ -84,5 +84,5 @@ def _place(parameter: Parameter) -> str:
     return next((place for kind, place in _PLACES.items() if kind in plain), "VALUE")
 
 
-def _is_union(kind: Any) -> bool:
+def _is_union(kind: object) -> bool:
     return typing.get_origin(kind) in (types.UnionType, typing.Union)

@@ -7,13 +7,13 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from exarl.cli import words as line
 from exarl.cli.aliases import modern
 from exarl.cli.describe import component
 from exarl.cli.tables import grouped_table, short_table
-from exarl.comm.mpi import launched_ranks
+from exarl.comm.channel import launched_ranks
 from exarl.config import (
     FAMILIES,
     GROUPS,
@@ -24,55 +24,56 @@ from exarl.config import (
 )
 from exarl.errors import DIVERGED, ConfigError
 
+if TYPE_CHECKING:
+    from exarl.run.experiment import ExaLearner
+
 TRAIN_USAGE = "usage: exarl train [--config FILE] [--procs N] [--serial] [--key value ...]\n"
 TRAIN_HELP = f"""\
 {TRAIN_USAGE}
-Trains an agent in an environment and leaves everything in a run directory.
+Trains an agent in an environment and writes all results to a run directory.
 
-  --config FILE   a JSON file of parameters, or a folder like exarl/config
+  --config FILE   a JSON file of parameters, or a folder with the layout of exarl/config
   --procs N       start N MPI ranks (the same as mpiexec -n N exarl train ...)
-  --max_restarts K  with --procs: resume a job that was lost, up to K times
-  --serial        everything in this process, without MPI: for the debugger
+  --max_restarts K  with --procs: resume the run if the job fails, at most K times
+  --serial        run in this process without MPI, for debugging
 
-Parameters of the run follow; any of them may stand in FILE as well. The agent, the network, the
-workflow and the environment have their own: --epsilon 0.1, or --agent.noise 0.1 where two have the
-same name. 'exarl train --help --agent SAC-v0 --env Pendulum-v1' shows theirs, 'exarl help WORD'
-searches, 'exarl describe ID' tells types and ranges too.
+The parameters of the run follow; FILE may contain any of them. The agent, the network, the workflow and
+the environment have their own parameters: --epsilon 0.1, or --agent.noise 0.1 if two components have a
+parameter of that name. 'exarl train --help --agent SAC-v0 --env Pendulum-v1' lists them, 'exarl help
+WORD' searches them, 'exarl describe ID' also gives types and ranges.
 
 """
 CHOSEN = {"agents": "agent", "models": "model_type", "workflows": "workflow", "envs": "env"}
-"""The kinds of components, and the parameter that chooses one."""
+"""The kinds of components, and the parameter that selects one."""
 
 RESUME_HELP = """\
 usage: exarl resume RUN [--procs N] [--serial] [--trust] [--key value ...]
 
-Continues a run from its newest whole checkpoint, on as many ranks as it had (or N). A run that was
-killed goes on as if nothing had happened; one that is finished needs a later stop:
+Continues a run from its newest intact checkpoint, on as many ranks as before (or N). A run that was
+killed continues as if it had not been interrupted. A finished run needs a larger limit:
 exarl resume RUN --total_steps 120000
 
-A run that you have not made here yourself asks for --trust before it runs anything that is not part
-of EXARL (docs/runs.md).
+A run that you did not make here needs --trust before it executes code that is not part of EXARL
+(docs/runs.md).
 """
 
 
 def train(words: list[str]) -> int:
-    if line.wants_help(words):
-        sys.stdout.write(train_help(words))
-        return 0
     words, notes = modern(words, os.environ)
     given = list(words)
     config = line.take(words, "config")
     procs = line.take_count(words, "procs")
-    restarts = line.take_count(words, "max_restarts", 0) or 0
+    restarts = line.take_count(words, "max_restarts", 0)
     serial = line.take_flag(words, "serial")
     if restarts and procs is None:
         raise ConfigError("--max_restarts needs --procs (command line)")
 
     say(notes)
 
+    from exarl.cli.mpiexec import launch
     from exarl.records.directory import RunDirectory, check_place, expand
     from exarl.records.lock import refuse_if_held
-    from exarl.run.components import configure
+    from exarl.run.configure import configure
     from exarl.run.experiment import ExaLearner
 
     if procs is not None and not serial and launched_ranks() is None:
@@ -82,7 +83,7 @@ def train(words: list[str]) -> int:
         if configuration.learner.run_dir:
             refuse_if_held(RunDirectory(expand(configuration.learner.run_dir)))
         kept = without(without(given, "procs"), "max_restarts")
-        return launch_again(procs, ["train", *kept], restarts)
+        return launch(procs, ["train", *kept], restarts)
     learner = ExaLearner(config=config, argv=words, serial=serial)
     code = finish(learner)
     say(shadowed(learner.configuration, words))
@@ -90,14 +91,14 @@ def train(words: list[str]) -> int:
 
 
 def say(notes: Sequence[str]) -> None:
-    """Notes on standard error, from one rank of a job."""
+    """Write notes to standard error, on the first rank of a job only."""
     launched = launched_ranks()
     if launched is None or launched[0] == 0:
         sys.stderr.write("".join(f"exarl: {note}\n" for note in notes))
 
 
 def train_help(words: list[str]) -> str:
-    """The parameters of the components that ``words`` choose, or else those of the run by groups."""
+    """The parameters of the components that ``words`` select; without any, those of the run."""
     words = [word for word in words if word not in ("-h", "--help")]
     text = ""
     for kind, key in CHOSEN.items():
@@ -106,32 +107,30 @@ def train_help(words: list[str]) -> str:
             table = short_table(found.schema) or "  none\n"
             text += f"\n{id} ({found.kind}):\n{table}{found.more}"
     if text:
-        return f"{TRAIN_USAGE}\nThose of the run: 'exarl train --help'.\n{text}"
+        return f"{TRAIN_USAGE}\nThe parameters of the run: 'exarl train --help'.\n{text}"
     return TRAIN_HELP + grouped_table(schema_of(LearnerConfig), GROUPS)
 
 
 def shadowed(configuration: Configuration, words: Sequence[str]) -> list[str]:
-    """Notes on flags of the run whose names the environment or another component has too."""
+    """Notes on flags that were taken as parameters of the run although a component has them too."""
     notes = []
     for key in parse_flags(words):
         others = [f for f in FAMILIES[1:] if key in configuration.values[f]]
         if key in configuration.values["learner"] and others:
             ways = " and ".join(f"--{family}.{key}" for family in others)
-            notes.append(f"--{key} is the run's; there is {ways} as well")
+            notes.append(f"--{key} set the parameter of the run; there is also {ways}")
     return notes
 
 
 def resume(words: list[str]) -> int:
-    if line.wants_help(words):
-        sys.stdout.write(RESUME_HELP)
-        return 0
     path = line.take_path(words, "run directory")
     procs = line.take_count(words, "procs")
     serial, trust = line.take_flag(words, "serial"), line.take_flag(words, "trust")
 
     from exarl.records.directory import open_run, stored_ranks
     from exarl.records.lock import refuse_if_held
-    from exarl.run.components import build_workflow, check_same_run, configure_again, finished_by
+    from exarl.run.build import build_workflow
+    from exarl.run.configure import check_same_run, configure_again, finished_by
     from exarl.run.experiment import ExaLearner
 
     run = open_run(path)
@@ -144,25 +143,20 @@ def resume(words: list[str]) -> int:
         check_ranks(configuration, procs)
     refuse_if_held(run)
     if (reason := finished_by(run, configuration)) is not None:
-        return say_finished(path, reason)
+        say([f"the run is finished ({reason}); to continue: exarl resume {path} --{reason} N"])
+        return 0
     if procs > 1:
-        return launch_again(procs, ["resume", path, *words, *(["--trust"] if trust else [])])
+        from exarl.cli.mpiexec import launch
+
+        return launch(procs, ["resume", path, *words, *(["--trust"] if trust else [])])
     return finish(ExaLearner.resume(path, argv=words, serial=serial, trust=trust))
 
 
-def say_finished(path: str, reason: str) -> int:
-    """One line of a job on what to do with a run that is at its end."""
-    say([f"the run is finished ({reason}); to go on: exarl resume {path} --{reason} N"])
-    return 0
-
-
-def finish(learner: object) -> int:
-    """Run, say where everything is, and turn the reason for stopping into an exit code."""
+def finish(learner: ExaLearner) -> int:
+    """Run the training, print its summary, and return the exit code of its reason for stopping."""
     from exarl.records.state import DIVERGENCE
-    from exarl.run.experiment import ExaLearner
     from exarl.training.divergence import remedy
 
-    assert isinstance(learner, ExaLearner)
     result = learner.run()
     if result is None:
         return 0
@@ -179,7 +173,7 @@ def finish(learner: object) -> int:
 
 
 def closing_lines(summary: Mapping[str, Any], run: Path, window: int) -> str:
-    """What there is to say of a run at its end."""
+    """The summary that is printed at the end of a run."""
     reward = summary["last_reward_mean"]
     shown = "no finished episode" if reward is None else f"{reward:.2f}"
     curve = run / "learning_curve.png"
@@ -195,16 +189,10 @@ def closing_lines(summary: Mapping[str, Any], run: Path, window: int) -> str:
 
 def check_ranks(configuration: Configuration, procs: int) -> None:
     """Refuse a wrong number of ranks, and what every rank would refuse, before anything is started."""
-    from exarl.run.components import check_configuration, plan
+    from exarl.run.checks import check_configuration, plan
 
     plan(configuration, procs)
     check_configuration(configuration, procs)
-
-
-def launch_again(procs: int, words: Sequence[str], max_restarts: int = 0) -> int:
-    from exarl.cli.mpiexec import launch
-
-    return launch(procs, words, max_restarts)
 
 
 def without(words: Sequence[str], option: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""``exarl watch``: how a run is doing, from its files; it may run anywhere that shares the disk."""
+"""``exarl watch``: follow a run from its files, on any machine that shares its disk."""
 
 from __future__ import annotations
 
@@ -21,21 +21,17 @@ from exarl.records.state import FAILED, KILLED
 HELP = """\
 usage: exarl watch RUN [--interval S] [--once]
 
-Shows a run as 'exarl train' does, from its files alone: a run of this machine or, through a shared
-disk, of another one. Ends with the run, with exit code 1 if that failed or was killed; Ctrl-C ends
-only the watching.
+Shows the progress of a run from its files, on this machine or on another one that shares the disk.
+Ends with the run; the exit code is 1 if the run failed or was killed. Ctrl-C ends only the display.
 
-  RUN           a run directory (it need not be there yet), or a folder: the newest run in it
-  --interval S  seconds between looks (default 1; between lines, where there is no terminal, 10)
-  --once        one look, as plain lines
+  RUN           a run directory (it may be created later), or a folder: the newest run in it
+  --interval S  seconds between updates (default 1; without a terminal, 10 between lines)
+  --once        print the present state as plain lines and exit
 """
 STUDY = "journal.log"
 
 
 def watch(words: list[str]) -> int:
-    if line.wants_help(words):
-        sys.stdout.write(HELP)
-        return 0
     path = line.take_path(words, "run directory")
     given = line.take(words, "interval")
     once = line.take_flag(words, "once")
@@ -43,8 +39,8 @@ def watch(words: list[str]) -> int:
     interval = seconds(given)
     if (Path(path) / STUDY).is_file():
         raise ConfigError(
-            f"{path} is a study of many runs: see 'exarl sweep --study {path} --report', or watch"
-            " one of them"
+            f"{path} is a study of many runs: use 'exarl sweep --study {path} --report', or watch"
+            " one of its runs"
         )
     try:
         if once:
@@ -55,7 +51,7 @@ def watch(words: list[str]) -> int:
 
 
 def seconds(text: str | None) -> float | None:
-    """``--interval`` in seconds; ConfigError for what is no time."""
+    """The value of ``--interval`` in seconds; ConfigError if it is not valid."""
     if text is None:
         return None
     try:
@@ -63,12 +59,12 @@ def seconds(text: str | None) -> float | None:
     except ValueError:
         value = 0.0
     if not 0.05 <= value <= 86_400:
-        raise ConfigError(f"--interval takes seconds from 0.05 on, not '{text}'")
+        raise ConfigError(f"--interval is a number of seconds from 0.05 to 86400, not '{text}'")
     return value
 
 
 def newest(path: str) -> RunDirectory:
-    """The run at ``path``, or the one below it in which something happened last."""
+    """The run at ``path``, or the most recently active run below it."""
     from exarl.report.read import find_runs
 
     def touched(run: Path) -> float:
@@ -79,17 +75,17 @@ def newest(path: str) -> RunDirectory:
 
 
 def wait_for_run(path: str, interval: float) -> RunDirectory:
-    """``newest``, as soon as there is one."""
-    told = False
+    """Wait until there is a run at ``path``, and return ``newest(path)``."""
+    announced = False
     while True:
         try:
             return newest(path)
         except ConfigError as error:
             if Path(path).is_file():
                 raise
-            if not told:
+            if not announced:
                 sys.stderr.write(f"{error}; waiting for it (Ctrl-C ends)\n")
-                told = True
+                announced = True
         time.sleep(interval)
 
 
@@ -110,7 +106,7 @@ def follow(run: RunDirectory, interval: float | None) -> int:
                 progress.update(shown)
             if seen.ended:
                 break
-            silent = tell_age(progress, run, seen, live, silent)
+            silent = show_age(progress, run, seen, live, silent)
             time.sleep(interval or 1.0)
     finally:
         progress.close()
@@ -118,8 +114,11 @@ def follow(run: RunDirectory, interval: float | None) -> int:
     return int(seen.state.name in (FAILED, KILLED))
 
 
-def tell_age(progress: Progress, run: RunDirectory, seen: Look, live: bool, silent: bool) -> bool:
-    """Say how old the newest row is: always on a panel, and once in a while of silence in lines."""
+def show_age(progress: Progress, run: RunDirectory, seen: Look, live: bool, silent: bool) -> bool:
+    """Show the age of the newest row: always on a panel, in plain lines once per silence.
+
+    Return whether the run is silent, that is, its next row is overdue.
+    """
     late = seen.age_s > seen.patience_s
     text = silence(run, seen) if late else f"last row {span(seen.age_s)} ago"
     if not seen.row and not late:
@@ -130,7 +129,7 @@ def tell_age(progress: Progress, run: RunDirectory, seen: Look, live: bool, sile
 
 
 def show_once(run: RunDirectory) -> int:
-    """The run as of now, in lines."""
+    """Print the present state of the run as plain lines."""
     config, seen = learner_part(run), look(run)
     stops = {name: config.get(name) for name in STOPS}
     lines = [title(config), f"run directory {run.path}"]
@@ -151,7 +150,7 @@ def silence(run: RunDirectory, seen: Look) -> str:
         host = f"; it was started on {read_json(run.manifest)['host']}"
     except (ConfigError, KeyError, TypeError):
         host = ""
-    return f"no news for {span(seen.age_s)}{host}"
+    return f"no new row for {span(seen.age_s)}{host}"
 
 
 def span(seconds: float) -> str:
@@ -168,7 +167,7 @@ def learner_part(run: RunDirectory) -> Mapping[str, Any]:
     config = read_json(run.config)
     part = config.get("learner") if isinstance(config, dict) else None
     if not isinstance(part, dict):
-        raise ConfigError(f"{run.config} is damaged: it has no parameters of the learner")
+        raise ConfigError(f"{run.config} is damaged: the parameters of the learner are missing")
     return part
 
 
@@ -177,10 +176,10 @@ def title(config: Mapping[str, Any]) -> str:
 
 
 def ending(run: RunDirectory, seen: Look, config: Mapping[str, Any]) -> str:
-    """What 'exarl train' says at the end; of a run that did not come to its end, what is known."""
+    """The closing lines of ``exarl train``; for a failed or killed run, the cause and how to resume."""
     state = seen.state
     if state.name in (FAILED, KILLED):
-        return f"{state.name:<14} {state.cause}\nto go on       exarl resume {run.path}\n"
+        return f"{state.name:<14} {state.cause}\nto continue    exarl resume {run.path}\n"
     try:
         return closing_lines(seen.summary, run.path, config["reward_window"])
     except (KeyError, TypeError, ValueError) as error:

@@ -1,10 +1,12 @@
-"""Taking a command's own options out of its words; what remains are parameters."""
+"""A command's own options, taken out of its words; the remaining words are parameters."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
+from typing import overload
 
-from exarl.errors import ConfigError
+from exarl.errors import ConfigError, did_you_mean
 
 
 def wants_help(words: list[str]) -> bool:
@@ -12,7 +14,7 @@ def wants_help(words: list[str]) -> bool:
 
 
 def take(words: list[str], name: str) -> str | None:
-    """Remove ``--name VALUE`` (or ``--name=VALUE``) and return the value; None when absent."""
+    """Remove ``--name VALUE`` (or ``--name=VALUE``) and return the value; None if it is not there."""
     value = None
     position = 0
     while position < len(words):
@@ -30,13 +32,17 @@ def take(words: list[str], name: str) -> str | None:
 
 
 def take_flag(words: list[str], name: str) -> bool:
-    """Remove a bare ``--name``; whether it was there."""
+    """Remove a bare ``--name`` and return whether it was there."""
     spellings = (f"--{name}", f"--{name.replace('_', '-')}")
     found = [word for word in words if word in spellings]
     words[:] = [word for word in words if word not in spellings]
     return bool(found)
 
 
+@overload
+def take_count(words: list[str], name: str, default: int, least: int = 1) -> int: ...
+@overload
+def take_count(words: list[str], name: str, default: None = None, least: int = 1) -> int | None: ...
 def take_count(
     words: list[str], name: str, default: int | None = None, least: int = 1
 ) -> int | None:
@@ -65,12 +71,19 @@ def take_seconds(words: list[str], name: str, default: float) -> float:
 
 
 def take_path(words: list[str], what: str) -> str:
-    """Remove and return the one positional argument."""
+    """Remove and return the positional argument; ConfigError if there is none."""
     if not words or not words[0] or words[0].startswith("--"):
-        raise ConfigError(f"which {what}? it comes right after the command")
+        raise ConfigError(f"which {what}? it follows the command, before any option")
     return words.pop(0)
 
 
+def check_choice(value: str, options: Collection[str], problem: str) -> None:
+    """ConfigError unless ``value`` is an option: ``problem``, and the nearest option or all of them."""
+    if value not in options:
+        raise ConfigError(problem + (did_you_mean(value, options) or f" ({', '.join(options)})"))
+
+
 def nothing_left(words: list[str]) -> None:
+    """ConfigError if any word has not been taken."""
     if words:
         raise ConfigError(f"unexpected '{words[0]}' on the command line")

@@ -1,1 +1,1 @@
-"""Between ranks: who does what, how a block becomes bytes, how bytes travel, how to wait."""
+"""Between processes: their roles, how data becomes bytes, how bytes travel, how to wait."""

@@ -1,4 +1,4 @@
-"""The newest weights, readable by everyone at any time: one writer, versioned, without locks."""
+"""The newest weights, readable by every rank at any time: one writer, versioned, without locks."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ _COPIES = 4
 
 
 class Board:
-    """Vectors of one size in the memory of ``host``, the newest version on top.
+    """Versions of a vector in the memory of ``host``.
 
-    The writer goes round ``_COPIES`` places, invalidating each before it writes and naming it
-    newest afterwards. A reader copies the newest and looks again whether it stayed valid; a copy is
-    only lost when the writer has gone all the way round meanwhile.
+    The writer goes round ``_COPIES`` places: it invalidates a place, writes there, and then names it
+    the newest. A reader copies the newest and checks that it is still valid; it has to start again
+    only if the writer has gone all the way round meanwhile.
     """
 
     def __init__(self, window: Window, host: int, length: int, base: int = 0) -> None:
@@ -28,11 +28,11 @@ class Board:
 
     @staticmethod
     def size(length: int) -> int:
-        """Bytes a board needs in its host's window."""
+        """Bytes that a board needs in its host's window."""
         return (1 + _COPIES) * WORD + _COPIES * -(-4 * length // WORD) * WORD
 
     def write(self, weights: np.ndarray, version: int) -> None:
-        """Publish ``weights`` as ``version``, which must be positive and grow. Host only."""
+        """Publish ``weights`` as ``version``, which must be positive and increase. Host only."""
         place = version % _COPIES
         self._window.set(self._host, self._versions + place * WORD, -1)
         self._window.write(self._host, self._data + place * self._stride, weights.view(np.uint8))
@@ -40,11 +40,11 @@ class Board:
         self._window.set(self._host, self._newest, version)
 
     def version(self) -> int:
-        """The newest version; 0 when nothing was published."""
+        """The newest version; 0 if nothing has been published."""
         return self._window.get(self._host, self._newest)
 
     def read(self, newer_than: int = 0) -> tuple[np.ndarray, int] | None:
-        """The newest weights and their version, if newer than asked."""
+        """The newest weights and their version; None if that is not ``newer_than``."""
         while (version := self.version()) > newer_than:
             place = version % _COPIES
             payload = self._window.read(self._host, self._data + place * self._stride, self._bytes)

@@ -1,4 +1,4 @@
-"""Ray, in one place: a cluster for a run or a sweep, objects and tasks on it, what becomes of calls."""
+"""All use of Ray: a cluster for a run or a sweep, objects and tasks on it, the outcome of calls."""
 
 from __future__ import annotations
 
@@ -17,12 +17,15 @@ from collections.abc import Callable, Iterator, MutableMapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from types import ModuleType
+from typing import IO, Any, TypeVar
 
 from exarl.errors import ConfigError, Stopped, install
 
+T = TypeVar("T")
+
 ORDERS = "orders"
-"""Calls of this group are answered while another call of the same object goes on."""
+"""Calls of this group are executed while another call of the same object is running."""
 
 KNOCK_S = 10.0
 TOKENS = ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
@@ -37,18 +40,18 @@ DEAD = "The actor is dead because "
 
 @dataclass(frozen=True)
 class Needs:
-    """What Ray sets aside for an object."""
+    """What Ray reserves for an object."""
 
     cpus: float = 1.0
     gpus: float = 0.0
 
 
 class Cluster:
-    """A Ray cluster while open: the one at ``address``, or one on this machine for so long only.
+    """A Ray cluster while open: the one at ``address``, or (None) one on this machine until closed.
 
-    The latter is told to have the ``cpus`` that are wanted, since a laptop may well run more actors
-    than it has cores; None: what the machine has. It answers to this machine alone, and only to
-    processes that know its token: anyone else could run code as this user.
+    A local cluster is configured with ``cpus`` CPUs, since a laptop may run more actors than it has
+    cores; None: as many as the machine has. It accepts connections from this machine only, and only
+    with its token: otherwise other users could run code as this user.
     """
 
     def __init__(self, address: str | None, cpus: int | None = None) -> None:
@@ -61,7 +64,7 @@ class Cluster:
 
     @property
     def folder(self) -> Path | None:
-        """Where a local cluster has its files."""
+        """The folder of a local cluster's files."""
         return self._folder
 
     def __enter__(self) -> Cluster:
@@ -70,10 +73,10 @@ class Cluster:
             self._start()
         except (OSError, RuntimeError, ValueError) as error:
             self.close()
-            words = str(error).strip().split("\n")[0]
+            reason = str(error).strip().split("\n")[0]
             where = "a local Ray" if self._address is None else f"Ray at {self._address}"
-            raise ConfigError(f"cannot use {where}: {words}") from error
-        except (_StopNow, SystemExit) as error:  # the latter is Ray's own answer to SIGTERM
+            raise ConfigError(f"cannot use {where}: {reason}") from error
+        except (_StopNow, SystemExit) as error:  # the latter is Ray's own reaction to SIGTERM
             self.close()
             raise Stopped(self._stop or signal.SIGTERM) from error
         except BaseException:
@@ -90,7 +93,7 @@ class Cluster:
 
     def _start(self) -> None:
         quiet: dict[str, Any] = {"logging_level": "ERROR", "log_to_driver": False}
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nobody else learns of the run
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no usage reports about the run
         if self._address is not None:
             _knock(self._address)
             show_token(os.environ)
@@ -99,14 +102,14 @@ class Cluster:
             return
         guard(os.environ, imported="ray" in sys.modules)
         ray = _ray()
-        # Short, since names of sockets may have some hundred letters only. Ray lets everyone write
-        # to its folder, so that lies in one which only this user can enter.
+        # Short, since names of sockets are limited to about a hundred letters. Ray makes its folder
+        # writable for all users, so that it has to lie in one which only this user can enter.
         sweep_folders(TEMPORARY)
         self._folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=TEMPORARY))
         self._lock = (self._folder / "lock").open("w")
         fcntl.flock(self._lock, fcntl.LOCK_EX)
-        # Ray puts the folder in which it starts first on the import path of its processes: let that be
-        # one to which nobody adds modules.
+        # Ray puts the folder in which it starts first on the import path of its processes: use one to
+        # which no user adds modules.
         with contextlib.chdir("/"):
             ray.init(
                 address="local",
@@ -117,7 +120,7 @@ class Cluster:
             )
 
     def _obey_stops(self) -> dict[int, Any]:
-        """While Ray starts a stop signal ends that at once; the handlers from before."""
+        """Have a stop signal end the start of Ray at once; returns the previous handlers."""
 
         def stop(signum: int, _: object) -> None:
             if self._stop is None:
@@ -140,13 +143,13 @@ class Cluster:
 
 
 class _StopNow(BaseException):
-    """A stop signal, past everything that catches mere exceptions."""
+    """A stop signal, which no ``except Exception`` catches."""
 
 
 class Remote:
-    """An object in a process of its own, somewhere on the cluster, and dying with its maker."""
+    """An object in a process of its own on the cluster; it ends with the process that made it."""
 
-    def __init__(self, kind: type, needs: Needs, *arguments: Any, spread: bool = False) -> None:
+    def __init__(self, kind: type, needs: Needs, *arguments: object, spread: bool = False) -> None:
         made = _ray().remote(
             num_cpus=needs.cpus,
             num_gpus=needs.gpus,
@@ -157,14 +160,14 @@ class Remote:
         self.handle: Any = made.remote(*arguments)
 
     @classmethod
-    def of(cls, handle: Any) -> Remote:
-        """One that somebody else has made."""
+    def of(cls, handle: object) -> Remote:
+        """The object that another process has made, by its ``handle``."""
         remote = cls.__new__(cls)
         remote.handle = handle
         return remote
 
-    def call(self, method: str, *arguments: Any, now: bool = False) -> Future[Any]:
-        """Have ``method`` called after the calls before; ``now``: beside them."""
+    def call(self, method: str, *arguments: object, now: bool = False) -> Future[Any]:
+        """Call ``method`` after the calls before; ``now``: while they are running."""
         called = getattr(self.handle, method)
         if now:
             called = called.options(concurrency_group=ORDERS)
@@ -176,36 +179,38 @@ class Remote:
             _ray().kill(self.handle)
 
 
-def task(function: Callable[..., Any], cpus: float, *arguments: Any) -> Any:
-    """Have ``function`` called once, somewhere on the cluster; what ``outcome`` asks about."""
+def task(function: Callable[..., object], cpus: float, *arguments: object) -> object:
+    """Call ``function`` once, somewhere on the cluster; returns a reference for ``outcome``."""
     return _ray().remote(num_cpus=cpus, max_retries=0)(function).remote(*arguments)
 
 
-def outcome(reference: Any, lost: Any) -> Any | None:
-    """What a task returned, ``lost`` when it is no more, None while it goes on."""
+def outcome(reference: object, lost: T) -> T | None:
+    """What a task returned, ``lost`` if its process is gone, None while it is running."""
     ray = _ray()
     if not ray.wait([reference], timeout=0)[0]:
         return None
     try:
-        return ray.get(reference)
+        returned: T = ray.get(reference)
+        return returned
     except ray.exceptions.RayError:
         return lost
 
 
-def cancel(reference: Any) -> None:
+def cancel(reference: object) -> None:
     """End a task at once."""
     _ray().cancel(reference, force=True)
 
 
-def put(data: bytes) -> Any:
-    """``data`` in the object store: an argument for any number of calls."""
-    return _ray().put(data)
+def put(data: bytes) -> object:
+    """Store ``data`` in the object store; returns a reference, an argument for any number of calls."""
+    reference: object = _ray().put(data)
+    return reference
 
 
 def resources() -> dict[str, float]:
-    """What the machines of the cluster have in all, by Ray's names."""
-    found: dict[str, float] = _ray().cluster_resources()
-    return found
+    """The resources of all machines of the cluster together, by Ray's names."""
+    total: dict[str, float] = _ray().cluster_resources()
+    return total
 
 
 def version() -> str:
@@ -213,7 +218,7 @@ def version() -> str:
 
 
 def why(error: BaseException) -> str:
-    """A failed call in one line."""
+    """Why a call failed, in one line."""
     ray = _ray()
     if isinstance(error, ray.exceptions.RayTaskError):
         cause = error.cause
@@ -222,42 +227,44 @@ def why(error: BaseException) -> str:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         if "in its creation task" in lines[0]:
             return lines[-1]  # the error itself
-        told = [line for line in lines if line.startswith(DEAD)]
-        return told[0].removeprefix(DEAD).partition(". ")[0] if told else lines[0]
+        reasons = [line for line in lines if line.startswith(DEAD)]
+        return reasons[0].removeprefix(DEAD).partition(". ")[0] if reasons else lines[0]
     return f"{type(error).__name__}: {error}"
 
 
 def gone(error: BaseException) -> bool:
-    """Whether a call failed because the process is no more."""
+    """Whether a call failed because its process is gone."""
     return isinstance(error, _ray().exceptions.RayActorError)
 
 
 def cause(error: BaseException) -> BaseException:
-    """What a call raised, where that is known."""
+    """The exception that a call raised, if it is known."""
     return getattr(error, "cause", None) or error
 
 
-def then(future: Future[Any], heard: Callable[[Any], None], failed: Callable[[Any], None]) -> None:
-    """Call one of the two when the answer is there; in another thread."""
+def then(
+    future: Future[T], done: Callable[[T], None], failed: Callable[[BaseException], None]
+) -> None:
+    """Call ``done`` with the result of a call, or ``failed`` with its error, in another thread."""
 
-    def answered(done: Future[Any]) -> None:
-        error = done.exception()
-        failed(error) if error is not None else heard(done.result())
+    def completed(call: Future[T]) -> None:
+        error = call.exception()
+        failed(error) if error is not None else done(call.result())
 
-    future.add_done_callback(answered)
+    future.add_done_callback(completed)
 
 
 def _knock(address: str) -> None:
-    """OSError when nobody listens there; Ray itself would wait for many minutes."""
+    """OSError if no process listens there; Ray itself would wait for many minutes."""
     host, colon, port = address.removeprefix("ray://").rpartition(":")
     if colon and port.isdigit():
         socket.create_connection((host, int(port)), KNOCK_S).close()
 
 
 def _end_strays(folder: Path, grace: float) -> None:
-    """End what is left of Ray's processes with this folder after ``grace`` seconds.
+    """Kill those of Ray's processes with this folder that still run after ``grace`` seconds.
 
-    What they have started for others, such as a training that writes its last checkpoint, goes on.
+    Processes that they have started, such as a training that writes its last checkpoint, go on.
     """
     begun = time.monotonic()
     while (age := time.monotonic() - begun) < grace + STRAYS_S:
@@ -271,9 +278,9 @@ def _end_strays(folder: Path, grace: float) -> None:
 
 
 def sweep_folders(place: Path) -> None:
-    """Remove the folders of clusters whose program was killed: their locks are free."""
+    """Remove the folders of clusters whose program was killed: no process holds their locks."""
     for folder in place.glob(f"{PREFIX}*"):
-        with contextlib.suppress(OSError):  # not ours, not old enough to have a lock, or in use
+        with contextlib.suppress(OSError):  # another user's, too young to have a lock, or in use
             about = folder.lstat()
             if about.st_uid != os.geteuid() or time.time() - about.st_mtime < YOUNG_S:
                 continue
@@ -283,9 +290,10 @@ def sweep_folders(place: Path) -> None:
 
 
 def _rays(folder: Path) -> list[int]:
-    """Ray's processes that have ``folder`` in their command or have files open in it: some rename
-    themselves, others have opened none yet."""
-    programs, mark = os.fsencode(Path(_ray().__file__).parent) + b"/", os.fsencode(folder) + b"/"
+    """Ray's processes that have ``folder`` in their command or files open in it: some rename
+    themselves, others have not opened any yet."""
+    programs = os.fsencode(Path(str(_ray().__file__)).parent) + b"/"
+    mark = os.fsencode(folder) + b"/"
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # gone, or another user's
@@ -304,14 +312,14 @@ def _open_files(process: Path) -> Iterator[bytes]:
 
 
 def guard(environ: MutableMapping[str, str], imported: bool = False) -> None:
-    """Have a cluster on this machine listen to this machine alone, and ask everyone for a token.
+    """Set that a local cluster accepts connections from this machine only, and only with a token.
 
-    Ray reads these when it is imported: ConfigError where it was ``imported`` without them.
+    Ray reads these variables when it is imported: ConfigError if it was ``imported`` without them.
     """
     wanted = {MODE: "token", BEYOND: "0"}
     if imported and any(environ.get(name) != value for name, value in wanted.items()):
         raise ConfigError(
-            "a local Ray cannot be made safe, since 'ray' is imported already: leave that to EXARL,"
+            "a local Ray cannot be made safe, since 'ray' is already imported: let EXARL import it,"
             f" or set {MODE}=token and {BEYOND}=0 before"
         )
     environ.update(wanted)
@@ -320,10 +328,10 @@ def guard(environ: MutableMapping[str, str], imported: bool = False) -> None:
 
 
 def show_token(environ: MutableMapping[str, str], home: Path | None = None) -> None:
-    """Use the user's token where there is one: a head node that finds it asks everyone for it.
+    """Use the user's token if there is one: a head node that finds it requires it of every client.
 
-    Ray writes one for the first cluster that needs it, for everyone to read, and does not look for it
-    when connecting.
+    Ray writes it for the first cluster that needs one, readable by all users, and does not look for
+    it when connecting.
     """
     if environ.get(BEYOND) == "0":
         del environ[BEYOND]  # of a local cluster that this process is part of
@@ -335,7 +343,7 @@ def show_token(environ: MutableMapping[str, str], home: Path | None = None) -> N
             kept.chmod(0o600)
 
 
-def _ray() -> Any:
+def _ray() -> ModuleType:
     try:
         import ray
     except ImportError as error:

@@ -1,19 +1,21 @@
 """A block of experience as one array of bytes, and named arrays likewise.
 
-Layout of a block: a header of six int64 (K, T, B, version, restarts, F), then each array in the order
-of its fields. Everything but the K-sized arrays and what follows has the same place in every block.
+A block is a ``BlockHeader`` and then each array in the order of its fields. Everything but the arrays
+with an entry per ended episode, and what follows them, has the same place in every block.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from exarl.comm.messages import BlockHeader, decode, encode, header
 from exarl.types import ACTOR_PHASES, BLOCK_ARRAYS, FAILURES, Arrays, ArraySpec, Block, EnvSpec
 
-_HEADER = 6 * 8
+_LONGEST_HEADER = len(header(BlockHeader(*[2**63 - 1] * 8)))
 
 
 @dataclass(frozen=True)
@@ -23,48 +25,89 @@ class BlockCodec:
     spec: EnvSpec
     recorded: Mapping[str, ArraySpec]
 
-    def encode(self, block: Block) -> np.ndarray:
-        """The block as bytes."""
+    def encode(self, block: Block, sender: int = 0, number: int = 0) -> np.ndarray:
+        """The block as bytes, with the ``number`` that its ``sender`` gives it."""
         steps, width = block.rewards.shape
-        counts = [len(block.episode_returns), steps, width]
-        counts += [block.version, block.restarts, len(block.failures)]
-        arrays = [np.array(counts, np.int64), *self._fields(block)]
-        return np.concatenate([np.ascontiguousarray(a).reshape(-1).view(np.uint8) for a in arrays])
+        ends, failed = len(block.episode_returns), len(block.failures)
+        sizes = (ends, steps, width, block.version, block.restarts, failed)
+        arrays = [np.ascontiguousarray(array) for array in self._fields(block)]
+        return np.frombuffer(encode(BlockHeader(sender, number, *sizes), *arrays), np.uint8)
 
-    def decode(self, payload: np.ndarray) -> Block:
-        """The block behind ``payload``; its arrays are views into it."""
-        header = payload[:_HEADER].view(np.int64).tolist()
-        count, steps, width, version, restarts, failed = header
-        at = _HEADER
+    def decode(self, payload: np.ndarray | bytes) -> Block:
+        """The block behind ``payload``; its arrays are views into it.
+
+        ValueError if the bytes do not have the layout of this run's blocks.
+        """
+        return self.decode_numbered(payload)[1]
+
+    def decode_numbered(self, payload: np.ndarray | bytes) -> tuple[BlockHeader, Block]:
+        """Like ``decode``, with the header, which names the sender and the block's number."""
+        head, body = decode(payload, BlockHeader)
+        at = 0
         arrays: list[np.ndarray] = []
-        for spec, leading in self._shapes(count, steps, width, failed):
+        for spec, leading in self._shapes(head.ends, head.steps, head.width, head.failed):
             shape = (*leading, *spec.shape)
-            size = int(np.prod(shape)) * np.dtype(spec.dtype).itemsize
-            arrays.append(payload[at : at + size].view(spec.dtype).reshape(shape))
+            size = math.prod(shape) * np.dtype(spec.dtype).itemsize
+            arrays.append(body[at : at + size].view(spec.dtype).reshape(shape))
             at += size
-        if at != len(payload):
-            raise ValueError(
-                f"a block of {len(payload)} bytes does not fit this run's layout ({at})"
-            )
+        if at != len(body):
+            raise ValueError(f"a block of {len(body)} bytes does not fit this run's layout ({at})")
         recorded = dict(zip(self.recorded, arrays[len(BLOCK_ARRAYS) :], strict=True))
         fields = dict(zip(BLOCK_ARRAYS, arrays, strict=False))
-        return Block(**fields, recorded=recorded, version=version, restarts=restarts)
+        block = Block(**fields, recorded=recorded, version=head.version, restarts=head.restarts)
+        return head, block
 
     def max_bytes(self, steps: int, width: int) -> int:
-        """The longest encoding of a block of so many steps and environments."""
+        """The longest encoding of a block of ``steps`` steps of ``width`` environments."""
         shapes = self._shapes(steps * width, steps, width, width)
-        return _HEADER + sum(
-            int(np.prod((*leading, *spec.shape))) * np.dtype(spec.dtype).itemsize
+        return _LONGEST_HEADER + sum(
+            math.prod((*leading, *spec.shape)) * np.dtype(spec.dtype).itemsize
             for spec, leading in shapes
         )
 
-    def pack(self, blocks: Sequence[Block]) -> Arrays:
-        """Blocks as named arrays, for a checkpoint."""
-        return {f"{i:06d}": self.encode(block) for i, block in enumerate(blocks)}
+    def pack(self, blocks: Sequence[Block], numbers: Sequence[int] | None = None) -> Arrays:
+        """Blocks as named arrays, for a checkpoint: later versions read these, unlike messages.
+
+        They keep the order of their ``numbers``, by default that of ``blocks``.
+        """
+        return {
+            f"{number:06d}/{name}": np.asarray(array)
+            for number, block in zip(numbers or range(len(blocks)), blocks, strict=True)
+            for name, array in (
+                *zip(self._names(), self._fields(block), strict=True),
+                ("version", block.version),
+                ("restarts", block.restarts),
+            )
+        }
 
     def unpack(self, arrays: Arrays) -> list[Block]:
-        """The inverse of ``pack``."""
-        return [self.decode(arrays[name]) for name in sorted(arrays)]
+        """The inverse of ``pack``; ValueError or KeyError when an array does not fit this run."""
+        blocks: dict[str, Arrays] = {}
+        for name, array in arrays.items():
+            number, _, inner = name.partition("/")
+            blocks.setdefault(number, {})[inner] = array
+        return [self._block(blocks[number]) for number in sorted(blocks)]
+
+    def _block(self, named: Arrays) -> Block:
+        steps, width = named["rewards"].shape
+        count, failed = len(named["episode_returns"]), len(named["failures"])
+        shapes = self._shapes(count, steps, width, failed)
+        for name, (spec, leading) in zip(self._names(), shapes, strict=True):
+            array, shape = named[name], (*leading, *spec.shape)
+            if array.shape != shape or array.dtype != spec.dtype:
+                raise ValueError(
+                    f"{name} of a block is {array.dtype} {list(array.shape)}, not"
+                    f" {spec.dtype} {list(shape)}"
+                )
+        return Block(
+            **{name: named[name] for name in BLOCK_ARRAYS},
+            recorded={name: named[f"recorded/{name}"] for name in self.recorded},
+            version=int(named["version"]),
+            restarts=int(named["restarts"]),
+        )
+
+    def _names(self) -> list[str]:
+        return [*BLOCK_ARRAYS, *(f"recorded/{name}" for name in self.recorded)]
 
     def _fields(self, block: Block) -> list[np.ndarray]:
         return [

@@ -1,4 +1,4 @@
-"""Which rank takes which GPU, said in the environment before JAX looks for devices."""
+"""Which rank uses which GPU, set in the environment before JAX looks for devices."""
 
 from __future__ import annotations
 
@@ -6,17 +6,20 @@ import os
 import sys
 from collections.abc import MutableMapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from exarl.comm.mpi import on_this_machine
+from exarl.comm.channel import on_this_machine
+
+if TYPE_CHECKING:
+    from mpi4py.MPI import Intracomm
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 PLATFORMS = "JAX_PLATFORMS"
 PREALLOCATE = "XLA_PYTHON_CLIENT_PREALLOCATE"
 
 
-def choose_device(learners: Any) -> None:
-    """Say what JAX may use in this rank; ``learners`` is their communicator, None in other ranks."""
+def choose_device(learners: Intracomm | None) -> None:
+    """Set what JAX may use in this rank; ``learners`` is their communicator, None in other ranks."""
     if learners is None:
         leave_gpu()
     else:
@@ -27,10 +30,10 @@ def choose_device(learners: Any) -> None:
 def take_gpu(
     index: int, learners: int, environ: MutableMapping[str, str] = os.environ, dev: str = "/dev"
 ) -> None:
-    """Give learner ``index`` of those on this machine one GPU of its own, in turn.
+    """Give each learner on this machine one GPU, in turn; this is learner ``index`` of them.
 
-    Where learners outnumber the GPUs they share, and none takes the whole memory beforehand. What
-    the user has said about memory stays; a single learner is left alone.
+    If there are more learners than GPUs they share, and none reserves the whole memory, unless the
+    user has set that. For a single learner nothing is changed.
     """
     if learners == 1:
         return
@@ -44,8 +47,8 @@ def take_gpu(
 
 
 def leave_gpu(environ: MutableMapping[str, str] = os.environ) -> None:
-    """Keep JAX off the GPU in a rank that does not learn, should its environment or network import
-    it. Whoever simulates on a GPU sets JAX_PLATFORMS."""
+    """Keep JAX off the GPU in a rank that does not learn, in case its environment or network imports
+    JAX. A user whose simulation runs on a GPU sets JAX_PLATFORMS."""
     if PLATFORMS in environ:
         return
     environ[PLATFORMS] = "cpu"
@@ -54,6 +57,6 @@ def leave_gpu(environ: MutableMapping[str, str] = os.environ) -> None:
 
 
 def _numbers(dev: str) -> list[str]:
-    """The GPUs of NVIDIA that this machine shows, in the order CUDA counts visible ones."""
+    """The numbers of this machine's NVIDIA GPUs, as CUDA counts them."""
     found = [path.name.removeprefix("nvidia") for path in Path(dev).glob("nvidia[0-9]*")]
     return [str(n) for n in range(sum(name.isdigit() for name in found))]

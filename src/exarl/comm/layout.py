@@ -1,6 +1,6 @@
 """Ranks and roles: learners first, then groups of ranks that share an environment.
 
-One rank alone is learner and actor at once. Otherwise the world is ``learners`` ranks followed by
+A single rank is learner and actor at once. Otherwise the world is ``learners`` ranks followed by
 groups of ``process_per_env`` ranks; the first of a group is its actor, the others are its members,
 which only take part in the environment's steps.
 """
@@ -31,7 +31,7 @@ class Role:
 
 @dataclass(frozen=True)
 class Layout:
-    """How the ranks of a run are spent."""
+    """How the ranks of a run are used."""
 
     world: int
     learners: int
@@ -69,12 +69,12 @@ class Layout:
         return Role(rank, learns=False, acts=member == 0, group=group, member=member)
 
     def env_ids(self, group: int, envs_per_actor: int) -> range:
-        """The run-wide numbers of a group's environments; they name its random streams."""
+        """The run-wide numbers of a group's environments, which also select its random streams."""
         return range(group * envs_per_actor, (group + 1) * envs_per_actor)
 
 
 def plan_layout(world: int, learners: int, process_per_env: int) -> Layout:
-    """The layout of ``world`` ranks; ConfigError naming counts that work when this one does not."""
+    """The layout of ``world`` ranks; ConfigError with counts that work if this one does not."""
     actors, left_over = divmod(world - learners, process_per_env)
     if (world == 1 and learners == process_per_env == 1) or (actors >= 1 and not left_over):
         return Layout(world, learners, process_per_env)

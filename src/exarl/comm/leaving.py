@@ -1,4 +1,4 @@
-"""The end of a process, whatever threads an environment has left running in it."""
+"""The end of a process in which an environment may have left threads running."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ import time
 from typing import NoReturn
 
 PATIENCE_S = 3.0
-"""Seconds that threads which keep Python from ending are given to end by themselves."""
+"""Seconds that threads have to end by themselves before the process ends without them."""
 
 
 def leave(code: int, patience_s: float = PATIENCE_S) -> NoReturn:
     """End this process with the exit code ``code``.
 
     Python waits for threads that are not daemons. A simulation's library may leave some that never
-    end: they get ``patience_s`` seconds, then everything is closed as usual and they go with the
-    process.
+    end: after ``patience_s`` seconds the usual clean-up is done and the process ends without them.
     """
     left = _threads_left(time.monotonic() + patience_s)
     if not left:
@@ -27,7 +26,7 @@ def leave(code: int, patience_s: float = PATIENCE_S) -> NoReturn:
     names = ", ".join(thread.name for thread in left[:5])
     with contextlib.suppress(OSError, ValueError):
         sys.stderr.write(f"exarl: threads that do not end are left behind: {names}\n")
-    from exarl.comm.mpi import finalize
+    from exarl.comm.channel import finalize
 
     atexit._run_exitfuncs()
     finalize()
@@ -38,7 +37,7 @@ def leave(code: int, patience_s: float = PATIENCE_S) -> NoReturn:
 
 
 def _threads_left(until: float) -> list[threading.Thread]:
-    """The threads that Python would wait for and that are still there at ``until``."""
+    """The threads that Python would wait for and that still run at ``until``."""
     own = threading.current_thread()
     left = [t for t in threading.enumerate() if t is not own and not t.daemon]
     for thread in left:

@@ -1,4 +1,4 @@
-"""Open MPI: which version it is, and what it must be told before it starts."""
+"""Open MPI: its version, and the settings that it needs before it starts."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ _COMPONENTS = "OMPI_MCA_osc"
 
 
 def open_mpi_version(text: str) -> int:
-    """Open MPI's major version in what its launcher or its library says of itself; 0: not Open MPI."""
+    """Open MPI's major version in the version text of its launcher or library; 0: not Open MPI."""
     found = re.search(r"(?:Open MPI|OpenRTE)\)? v?(\d+)\.", text)
     return int(found[1]) if found else 0
 
 
 def prepare_library(environ: MutableMapping[str, str]) -> None:
-    """Tell the MPI library of a rank, before it starts, what it must avoid.
+    """Set, before MPI starts, which component of Open MPI 4 must not be used.
 
-    In Open MPI 4 windows over ``osc/rdma`` crash in MPI_Compare_and_swap; its other components
-    work. Only its launcher of that time, ORTE, puts these variables into the environment.
+    Its windows over ``osc/rdma`` crash in MPI_Compare_and_swap; its other components work. Only the
+    launcher of that version, ORTE, sets the variables that are looked for here.
     """
     if any(name.startswith("OMPI_MCA_orte_") for name in environ):
         environ.setdefault(_COMPONENTS, "^rdma")
 
 
 def check_one_sided(library: str, environ: Mapping[str, str]) -> None:
-    """Refuse the windows of Open MPI 4 where they would crash: MPI was started before EXARL, or by a
-    launcher that does not say whose it is."""
+    """ConfigError if the windows of Open MPI 4 would crash: if MPI was started before EXARL, or by a
+    launcher that cannot be identified."""
     chosen = environ.get(_COMPONENTS, "")
     excluded = "rdma" in chosen if chosen.startswith("^") else chosen and "rdma" not in chosen
     if open_mpi_version(library) == 4 and not excluded:

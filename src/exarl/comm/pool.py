@@ -2,10 +2,10 @@
 
 Each slot has one word that only atomic operations touch: sequence number, length and state together.
 A producer claims an empty slot, fills it and marks it full. A consumer copies a full slot and then
-marks it empty, provided that its word is still the same; since no two items have the same number,
-nobody has then taken or overwritten it meanwhile, so a read is never torn and an item is given once.
-No lock is held while bytes move. Which full slot a consumer takes makes the difference: the oldest
-(``queue``), the newest (``stack``), or the newest without emptying it (``buffer``).
+marks it empty, provided that its word is still the same; since no two items have the same number, no
+other rank has then taken or overwritten it meanwhile, so a read is never torn and an item is returned
+once. No lock is held while bytes move. The structures differ in which full slot a consumer takes: the
+oldest (``queue``), the newest (``stack``), or the newest without emptying it (``buffer``).
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ import numpy as np
 from exarl.comm.window import WORD, Window
 
 EMPTY, WRITING, FULL, READ = range(4)
-"""States of a slot; READ is full as well, and somebody has copied it (buffers keep what is read)."""
+"""States of a slot; READ is full as well, and has been copied (buffers keep what is read)."""
 
 _STATE_BITS = 3
 _STATE = (1 << _STATE_BITS) - 1
 MAX_BYTES = (1 << 32) - 1
-"""The largest slot. Length and state take as many bits of a word as they need, the sequence number
-has the others, so it lasts for 2**59 bytes of full slots: years at memory speed."""
+"""The largest slot. Length and state take as many bits of a word as they need and the sequence number
+the rest, which suffices for 2**59 bytes of full slots: years at memory speed."""
 
 
 @dataclass(frozen=True)
 class Item:
-    """What came out of a pool: its number in the order of production, whether somebody had read it
-    before, and the bytes."""
+    """An item of a pool: its number in the order of production, whether it had been read before, and
+    its bytes."""
 
     sequence: int
     again: bool
@@ -39,7 +39,8 @@ class Item:
 class SlotPool:
     """One pool in the memory of rank ``host``; every rank that uses it has an object of its own.
 
-    ``alone`` promises that this object is the pool's only producer, which spares two atomics a push.
+    ``alone`` promises that this object is the pool's only producer, which saves two atomic operations
+    per push.
     """
 
     def __init__(
@@ -63,24 +64,24 @@ class SlotPool:
         self._structure = structure
         self._alone = alone
         self._sequence = 0
-        self.overwritten = 0  # unread items that gave way to pushes of this object
+        self.overwritten = 0  # unread items that this object has overwritten
         self._empty: list[tuple[int, int]] = []  # word and number of slots, from the last look
         self._waiting: list[tuple[int, int]] = []  # the same of a queue's full ones, oldest last
         self._counter = base  # the next sequence number
-        self._lost = base + WORD  # items that gave way
+        self._lost = base + WORD  # items overwritten before they were read
         self._words = base + 2 * WORD
         self._data = self._words + slots * WORD
         self._stride = _aligned(slot_bytes)
 
     @staticmethod
     def size(slots: int, slot_bytes: int) -> int:
-        """Bytes a pool needs in its host's window."""
+        """Bytes that a pool needs in its host's window."""
         return (2 + slots) * WORD + slots * _aligned(slot_bytes)
 
     def push(self, payload: np.ndarray, *, overwrite: bool = False) -> bool:
-        """Put bytes into a slot; False when all are taken.
+        """Put bytes into a slot; False if all are taken.
 
-        With ``overwrite`` (always for a buffer) the oldest full slot gives way, and is counted.
+        With ``overwrite`` (always for a buffer) the oldest full slot is overwritten, and counted.
         """
         if len(payload) > self._bytes:
             raise ValueError(f"{len(payload)} bytes do not fit a slot of {self._bytes}")
@@ -90,13 +91,13 @@ class SlotPool:
         claimed, slot = found
         self._window.write(self._host, self._data + slot * self._stride, payload)
         word = self._sequence << self._shift | len(payload) << _STATE_BITS | FULL
-        # Nobody else changes the word of a claimed slot; a swap, since nothing else changes words here.
+        # No other rank changes the word of a claimed slot. A swap, since words are only ever swapped.
         self._window.swap_if(self._host, self._words + slot * WORD, claimed, word)
         return True
 
     def pop(self, after: int = 0) -> Item | None:
-        """The next item, or None. A buffer's newest item is given again and again; ``after`` asks
-        for one with a higher sequence number."""
+        """The next item with a sequence number above ``after``, or None. A buffer returns its newest
+        item each time."""
         while (found := self._next_full(after)) is not None:
             word, slot = found
             start = self._data + slot * self._stride
@@ -105,16 +106,16 @@ class SlotPool:
             place = self._words + slot * WORD
             if self._window.swap_if(self._host, place, word, _with(word, after_it)):
                 return Item(self._sequence_of(word), word & _STATE == READ, payload)
-            self._waiting.clear()  # others take from this pool too: look again before copying more
+            self._waiting.clear()  # another rank takes from this pool: look again before copying more
         return None
 
     def filled(self) -> int:
-        """How many items wait."""
+        """How many items have not been read."""
         words = self._window.words(self._host, self._words, self._slots)
         return sum(word & _STATE == FULL for word in words.tolist())
 
     def dropped(self) -> int:
-        """How many items gave way to newer ones before anybody read them."""
+        """How many items were overwritten before they were read."""
         return self._window.get(self._host, self._lost)
 
     def _scan(self) -> list[tuple[int, int]]:
@@ -123,7 +124,7 @@ class SlotPool:
         return [(word, slot) for slot, word in enumerate(words)]
 
     def _next_full(self, after: int) -> tuple[int, int] | None:
-        # What a queue showed at the last look still comes before anything pushed since.
+        # What a queue held at the last look still comes before anything pushed since.
         if self._waiting:
             return self._waiting.pop()
         full = [
@@ -143,7 +144,7 @@ class SlotPool:
         return word >> self._shift
 
     def _claim_for_writing(self, overwrite: bool) -> tuple[int, int] | None:
-        """The word and the number of a slot for this object alone, and a new sequence number for it."""
+        """Claim a slot and a new sequence number; returns the slot's word and number."""
         while True:
             full: list[tuple[int, int]] = []
             if not self._empty:
@@ -152,7 +153,7 @@ class SlotPool:
                 full = [pair for pair in seen if pair[0] & _STATE >= FULL]
             if self._empty and self._alone:
                 self._sequence += 1
-                return self._empty.pop()  # nobody else takes an empty slot
+                return self._empty.pop()  # no other producer takes an empty slot
             if not self._empty and not overwrite:
                 return None
             if not self._empty and not full:

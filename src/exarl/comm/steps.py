@@ -1,30 +1,31 @@
-"""What an actor says after each step when another rank acts for its environments.
+"""What an actor reports after each step when another rank acts for its environments.
 
-Layout: eight int64 (kind, incarnation, slot, restarts, and the counts of what follows), the seconds,
-the row of the step; then, where there are any, ends, cuts and failures, and whatever is behind them.
-Kind and slot mean what the two sides agreed on.
+Layout: a ``StepHeader``, the seconds, the row of the step; then, where there are any, ends, cuts and
+failures, and last the state of the environments where the report carries one.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from exarl.comm.messages import HEADER_BYTES, StepHeader, StepKind, decode, header
 from exarl.types import FAILURES, Cut, End, EnvSpec, Row
 
 PHASES = ("env", "wait", "restart")
-"""What an actor spends its time on; ``Report.seconds`` is in this order."""
+"""What an actor spends its time on; ``StepReport.seconds`` is in this order."""
 
-_WORDS = 8
-_HEAD = 8 * (_WORDS + len(PHASES))
+_ROW = HEADER_BYTES + 8 * len(PHASES)
+"""Where the row begins: this header never needs more than ``HEADER_BYTES``."""
 
 
-class Report(NamedTuple):
-    """One message. ``incarnation`` names the process it comes from, ``slot`` -1 all environments."""
+class StepReport(NamedTuple):
+    """One report. ``incarnation`` names the process it comes from, ``slot`` -1 all environments."""
 
-    kind: int
+    kind: StepKind
     incarnation: int
     slot: int
     restarts: int
@@ -45,18 +46,20 @@ class StepCodec:
     def __init__(self, spec: EnvSpec, width: int) -> None:
         self._observation = spec.observation
         self._width = width
-        one = int(np.prod(spec.observation.shape)) * np.dtype(spec.observation.dtype).itemsize
+        one = math.prod(spec.observation.shape) * np.dtype(spec.observation.dtype).itemsize
         sizes = (one * width, 4 * width, width, width)
-        self._edges = [_HEAD + sum(sizes[:i]) for i in range(len(sizes) + 1)]
+        self._edges = [_ROW + sum(sizes[:i]) for i in range(len(sizes) + 1)]
         self._one = one
+        self._none_failed = np.zeros((0, 1 + len(FAILURES)), np.int64)
         self._sheet = np.zeros(self._edges[-1], np.uint8)
-        self._words = self._sheet[: 8 * _WORDS].view(np.int64)
-        self._seconds = self._sheet[8 * _WORDS : _HEAD].view(np.float64)
+        self._place = self._sheet.data[:HEADER_BYTES]  # of the header
+        self._head: tuple[int, ...] = ()  # what it says
+        self._seconds = self._sheet[HEADER_BYTES:_ROW].view(np.float64)
         self.row = self._row(self._sheet)
 
     def encode(
         self,
-        kind: int,
+        kind: StepKind,
         incarnation: int,
         slot: int = -1,
         *,
@@ -66,9 +69,12 @@ class StepCodec:
         seconds: Sequence[float] = (0.0,) * len(PHASES),
         tail: bytes = b"",
     ) -> np.ndarray:
-        """The report; ``failed`` are the restarts and the failures. Good until the next one."""
+        """The report, valid until the next one; ``failed`` are the restarts and the failures."""
         restarts, failures = failed
-        self._words[:] = kind, incarnation, slot, restarts, len(ends), len(cuts), len(failures), 0
+        head = (kind, incarnation, slot, restarts, len(ends), len(cuts), len(failures))
+        if head != self._head:  # most steps have the header of the step before
+            self._head = head
+            self._place[:] = header(StepHeader(*head))
         self._seconds[:] = seconds
         if not (ends or cuts or len(failures) or tail):
             return self._sheet
@@ -78,11 +84,10 @@ class StepCodec:
         pieces = [np.ascontiguousarray(part).reshape(-1).view(np.uint8) for part in parts]
         return np.concatenate([self._sheet, *pieces, np.frombuffer(tail, np.uint8)])
 
-    def decode(self, payload: np.ndarray) -> Report:
+    def decode(self, payload: np.ndarray) -> StepReport:
         """The report behind ``payload``; its arrays are views into it."""
-        words = payload[: 8 * _WORDS].view(np.int64).tolist()
-        kind, incarnation, slot, restarts, ended, cut, failed, _ = words
-        seconds = payload[8 * _WORDS : _HEAD].view(np.float64)
+        head, _ = decode(payload, StepHeader)
+        seconds = payload[HEADER_BYTES:_ROW].view(np.float64)
         at = self._edges[-1]
 
         def take(size: int) -> np.ndarray:
@@ -92,22 +97,23 @@ class StepCodec:
 
         ends: list[End] = []
         cuts: list[Cut] = []
-        if ended:
-            numbers = take(24 * ended).view(np.float64).reshape(-1, 3).tolist()
-            finals = take(self._one * ended).view(self._observation.dtype)
-            finals = finals.reshape(ended, *self._observation.shape)
+        if head.ends:
+            numbers = take(24 * head.ends).view(np.float64).reshape(-1, 3).tolist()
+            finals = take(self._one * head.ends).view(self._observation.dtype)
+            finals = finals.reshape(head.ends, *self._observation.shape)
             ends = [
                 End(int(s), final, total, int(n))
                 for (s, total, n), final in zip(numbers, finals, strict=True)
             ]
-        if cut:
-            rows = take(32 * cut).view(np.float64).reshape(-1, 4).tolist()
+        if head.cuts:
+            rows = take(32 * head.cuts).view(np.float64).reshape(-1, 4).tolist()
             cuts = [Cut(int(s), int(number), total, int(n)) for s, number, total, n in rows]
-        kinds = 1 + len(FAILURES)
-        failures = take(8 * kinds * failed).view(np.int64).reshape(-1, kinds)
-        row = self._row(payload)
-        tail = payload[at:]
-        return Report(kind, incarnation, slot, restarts, seconds, row, ends, cuts, failures, tail)
+        failures = self._none_failed
+        if head.failed:
+            failures = take(failures.itemsize * failures.shape[1] * head.failed)
+            failures = failures.view(np.int64).reshape(head.failed, -1)
+        origin = (head.kind, head.incarnation, head.slot, head.restarts)
+        return StepReport(*origin, seconds, self._row(payload), ends, cuts, failures, payload[at:])
 
     def _row(self, sheet: np.ndarray) -> Row:
         a, b, c, d, e = self._edges

@@ -1,32 +1,36 @@
-"""The learners among themselves: averages over all of them, without spinning."""
+"""The learners among themselves: averages over all of them, without busy waiting."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from exarl.comm.messages import Messages
-from exarl.comm.mpi import Channel, _mpi
-from exarl.comm.wait import wait_for
+from exarl.comm.channel import Channel, _mpi
+from exarl.comm.messages import Tag
+from exarl.comm.transport import Transport
+from exarl.comm.waiting import wait_for
 
-PARTS_TAG, SUM_TAG = 51, 52
+if TYPE_CHECKING:
+    from mpi4py.MPI import Intracomm
+
 BRISK_S = 0.005
-"""Learners come to an average at about the same time, and it moves only while they poll."""
+"""How long a learner polls for an average without sleeping: all learners need it at about the same
+time, and MPI makes progress only while they poll."""
 
 
 class LearnerTeam(ABC):
     """The learners of a run. Every method is collective over them."""
 
-    def __init__(self, channel: Messages, every: int = 1) -> None:
+    def __init__(self, channel: Transport, every: int = 1) -> None:
         self.channel = channel
         self.size = channel.size
         self.index = channel.rank
         self.every = every
 
     def average(self, vector: np.ndarray, weight: float) -> np.ndarray:
-        """The weighted mean of everyone's float32 vector; zeros of no weight."""
+        """The weighted mean of all learners' float32 vectors; zeros if all weights are 0."""
         sums = np.empty(len(vector) + 1, np.float32)
         np.multiply(vector, weight, out=sums[:-1])
         sums[-1] = weight
@@ -36,15 +40,16 @@ class LearnerTeam(ABC):
 
     @abstractmethod
     def _add_up(self, numbers: np.ndarray) -> None:
-        """Put the sum over all learners into everyone's ``numbers``."""
+        """Replace ``numbers`` by the sum over all learners."""
 
 
 class MpiTeam(LearnerTeam):
     """The communicator of the learners."""
 
-    def __init__(self, comm: Any, every: int = 1) -> None:
-        super().__init__(Channel(comm), every)
-        self._comm = self.channel.comm  # type: ignore[attr-defined]
+    def __init__(self, comm: Intracomm, every: int = 1) -> None:
+        channel = Channel(comm)
+        super().__init__(channel, every)
+        self._comm = channel.comm
         self._in_place = _mpi().IN_PLACE
 
     def _add_up(self, numbers: np.ndarray) -> None:
@@ -53,14 +58,14 @@ class MpiTeam(LearnerTeam):
 
 
 class MailTeam(LearnerTeam):
-    """Learners that know each other by messages only; the first adds up."""
+    """Learners that only have messages; learner 0 adds up."""
 
     def _add_up(self, numbers: np.ndarray) -> None:
         channel = self.channel
         if self.index:
-            channel.send(numbers.tobytes(), 0, PARTS_TAG)
-            numbers[:] = channel.receive(0, SUM_TAG)[1].view(np.float32)
+            channel.send(numbers.tobytes(), 0, Tag.SUMMAND)
+            numbers[:] = channel.receive(0, Tag.SUM)[1].view(np.float32)
             return
         for rank in range(1, self.size):
-            numbers += channel.receive(rank, PARTS_TAG)[1].view(np.float32)
-        channel.send(numbers.tobytes(), range(1, self.size), SUM_TAG)
+            numbers += channel.receive(rank, Tag.SUMMAND)[1].view(np.float32)
+        channel.send(numbers.tobytes(), range(1, self.size), Tag.SUM)

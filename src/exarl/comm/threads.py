@@ -1,4 +1,4 @@
-"""Threads of a process: its share of the node's cores, set before NumPy is imported."""
+"""The threads of a process: its share of the node's cores, set before NumPy is imported."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NOTE = "EXARL_SET_THREADS"
 
 
 def local_ranks(environ: Mapping[str, str]) -> int:
-    """How many ranks the launcher put on this node; 1 when nobody says."""
+    """How many ranks the launcher started on this node; 1 if it does not say."""
     for name in _LOCAL_RANKS:
         value = environ.get(name, "")
         if value.isdigit() and int(value) > 0:
@@ -25,10 +25,10 @@ def local_ranks(environ: Mapping[str, str]) -> int:
 
 
 def limit_threads(environ: MutableMapping[str, str], cores: int | None = None) -> None:
-    """Give every numeric library this process's share of the cores, unless the user has said more.
+    """Limit every numeric library to this process's share of the cores, unless the user has set it.
 
-    What is set here is noted in the environment: it holds for this process and the programs that it
-    starts, but not for the ranks of a job that it launches (``unlimited``).
+    What is set here is also noted in the environment: it holds for this process and the programs that
+    it starts, but not for the ranks of a job that it launches (``unlimited``).
     """
     for name in environ.keys() - unlimited(environ).keys():
         del environ[name]

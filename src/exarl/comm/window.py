@@ -1,33 +1,36 @@
-"""Memory that other ranks read and write by themselves: MPI windows, allocated by MPI."""
+"""Memory that other ranks read and write directly: MPI windows, allocated by MPI."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from exarl.comm.mpi import _mpi, meet, on_this_machine, unname_shared_memory
+from exarl.comm.channel import _mpi, meet, on_this_machine, unname_shared_memory
 from exarl.errors import ConfigError
+
+if TYPE_CHECKING:
+    from mpi4py.MPI import Intracomm, Op
 
 WORD = 8
 SHARED_MEMORY = Path("/dev/shm")
-"""Where MPI libraries on Linux keep the windows of ranks on one machine."""
+"""Where MPI libraries on Linux allocate the windows of ranks on one machine."""
 _HINTS = {"accumulate_ops": "same_op_no_op", "accumulate_ordering": "none"}
-"""What MPI may rely on: see ``Window``."""
+"""What MPI may assume: see ``Window``."""
 
 
 class Window:
-    """``size`` bytes on each rank of a communicator (collective), open to all until ``free``.
+    """``size`` bytes on each rank of a communicator (collective), accessible to all until ``free``.
 
     Every access is an MPI operation followed by a flush, also to the rank's own memory, so that one
-    set of rules holds for near and far, and nothing depends on the order of two accesses under way.
-    Single words are read and changed atomically; each word by one kind of change alone (``add``,
-    ``set`` or ``swap_if``), since MPI promises nothing when different ones meet.
+    set of rules holds for local and remote memory, and nothing depends on the order of two accesses
+    under way. Single words are read and changed atomically; each word by one kind of change only
+    (``add``, ``set`` or ``swap_if``), since MPI does not make different kinds atomic together.
     """
 
-    def __init__(self, comm: Any, size: int) -> None:
+    def __init__(self, comm: Intracomm, size: int) -> None:
         mpi = _mpi()
         self._mpi = mpi
         self._comm = comm
@@ -39,7 +42,7 @@ class Window:
         np.frombuffer(self._window.tomemory(), np.uint8)[:] = 0
         unname_shared_memory(comm)
         self._window.Lock_all(mpi.MODE_NOCHECK)
-        # What is handed to MPI is built once: building it costs as much as an access to shared memory.
+        # MPI's arguments are built once: building them costs as much as an access to shared memory.
         self._byte, self._int64 = mpi.BYTE, mpi.INT64_T
         self._word, self._given, self._expected, self._second = np.zeros((4, 1), np.int64)
         self._to_word, self._from_given, self._from_expected, self._to_second = (
@@ -57,7 +60,7 @@ class Window:
         return target
 
     def write(self, rank: int, offset: int, payload: np.ndarray) -> None:
-        """Put bytes; they are at their place when this returns."""
+        """Write bytes; they are in the window when this returns."""
         size = len(payload)
         self._window.Put((payload, size, self._byte), rank, (offset, size, self._byte))
         self._window.Flush(rank)
@@ -76,7 +79,7 @@ class Window:
         return target
 
     def swap_if(self, rank: int, offset: int, expected: int, value: int) -> bool:
-        """Set the word to ``value`` if it is ``expected``; whether it was."""
+        """Set the word to ``value`` if it is ``expected``; returns whether it was."""
         self._begin_swap(rank, offset, expected, value)
         self._window.Flush(rank)
         return int(self._word[0]) == expected
@@ -84,19 +87,19 @@ class Window:
     def swap_and_count(
         self, rank: int, offset: int, expected: int, value: int, counter: int
     ) -> int | None:
-        """Like ``swap_if``, and one more to the word at ``counter`` in the same go, whether or not
-        it was: what that was before, or None."""
+        """Like ``swap_if``, and in the same flush add 1 to the word at ``counter``, swapped or not.
+        Returns the counter before that, or None if the word was not ``expected``."""
         self._begin_swap(rank, offset, expected, value)
         self._window.Fetch_and_op(self._from_one, self._to_second, rank, counter, self._mpi.SUM)
         self._window.Flush(rank)
         return int(self._second[0]) if int(self._word[0]) == expected else None
 
     def add(self, rank: int, offset: int, value: int) -> int:
-        """Add to the word; what it was before."""
+        """Add to the word; returns its value before."""
         return self._fetch(rank, offset, value, self._mpi.SUM)
 
     def set(self, rank: int, offset: int, value: int) -> int:
-        """Replace the word; what it was before."""
+        """Replace the word; returns its value before."""
         return self._fetch(rank, offset, value, self._mpi.REPLACE)
 
     def get(self, rank: int, offset: int) -> int:
@@ -115,17 +118,16 @@ class Window:
             self._from_given, self._from_expected, self._to_word, rank, offset
         )
 
-    def _fetch(self, rank: int, offset: int, value: int, operation: Any) -> int:
+    def _fetch(self, rank: int, offset: int, value: int, operation: Op) -> int:
         self._given[0] = value
         self._window.Fetch_and_op(self._from_given, self._to_word, rank, offset, operation)
         self._window.Flush(rank)
         return int(self._word[0])
 
 
-def _check_room(comm: Any, size: int) -> None:
-    """ConfigError, on the first rank of a machine, when its shared memory is too small for the
-    windows of all its ranks: MPI would not notice, and the first access to a missing page is a bus
-    error."""
+def _check_room(comm: Intracomm, size: int) -> None:
+    """ConfigError, on the first rank of a machine, if its shared memory is too small for the windows
+    of all its ranks: MPI would not notice, and the first access to a missing page is a bus error."""
     sizes = np.empty(comm.size, np.int64)
     comm.Allgather(np.array([size], np.int64), sizes)
     here = on_this_machine(comm)

@@ -1,10 +1,10 @@
 """Where values come from: packaged defaults, the user's and the project's files, the command line.
 
-A folder of configuration has the predecessor's layout::
+A configuration folder has the layout of the original EXARL::
 
     learner_cfg.json   agent_cfg/<id>.json   model_cfg/<id>.json   env_cfg/<id>.json
-    workflow_cfg/<id>.json   tuned/<agent>/<env>.json (what suits this pair; what it says of
-    networks stands under "models", by id: {"models": {"MLP": {"hidden": [64, 64]}}})
+    workflow_cfg/<id>.json   tuned/<agent>/<env>.json (settings for this pair; those of networks
+    are under "models", by id: {"models": {"MLP": {"hidden": [64, 64]}}})
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from exarl.errors import ConfigError
 
 FAMILIES = ("learner", "agent", "model", "workflow", "env")
 PACKAGED = str(files("exarl.config") / "defaults")
-"""The folder of the settings that come with EXARL."""
+"""The folder of the packaged settings."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """Some values and where they came from.
+    """Some values and where they come from.
 
-    ``family`` None means that keys may belong to any family; ``text`` that values are words typed
-    by a user rather than JSON.
+    ``family`` None means that keys may belong to any family. ``text`` means that values are text from
+    a command line rather than JSON.
     """
 
     values: Mapping[str, Any]
@@ -39,7 +39,7 @@ class Source:
 
 
 def folder_sources(folder: Path, ids: Mapping[str, str]) -> list[Source]:
-    """The sources found in a configuration folder for the chosen ``ids`` (family -> id)."""
+    """The sources in a configuration folder for the selected ``ids`` (family -> id)."""
     names: list[tuple[str, str | None]] = [("learner_cfg.json", None)]
     names += [
         (f"{family}_cfg/{ids[family]}.json", family) for family in FAMILIES[1:] if family in ids
@@ -51,19 +51,19 @@ def folder_sources(folder: Path, ids: Mapping[str, str]) -> list[Source]:
 
 
 def tuned_name(agent: str | None, env: str | None) -> str:
-    """The name, in a configuration folder, of the settings for a pair of agent and environment."""
+    """The file, within a configuration folder, of the settings for an agent with an environment."""
     return f"tuned/{agent}/{env}.json"
 
 
 def tuned_files(agent: str | None = None, env: str | None = None) -> list[Path]:
-    """The files of settings for an agent, an environment (None: any), weakest layer first."""
+    """The files of tuned settings for an agent and an environment (None: any), weakest layer first."""
     pattern = tuned_name(*(glob.escape(id) if id else "*" for id in (agent, env)))
     found = [sorted(folder.glob(pattern)) for folder in layer_folders(None)]
     return [path for paths in found for path in paths if exists(path, Path.is_file)]
 
 
 def tuned_source(path: Path, model: str | None) -> Source:
-    """What suits a pair of agent and environment; of its ``models`` only the chosen one counts."""
+    """The settings in a tuned file; of its ``models`` only those of ``model`` are used."""
     source = read_source(path)
     models = source.values.get("models", {})
     if not isinstance(models, Mapping) or not all(isinstance(m, Mapping) for m in models.values()):
@@ -74,7 +74,7 @@ def tuned_source(path: Path, model: str | None) -> Source:
 
 
 def exists(path: Path, test: Callable[[Path], bool] = Path.exists) -> bool:
-    """Whether ``path`` is there; a name that no file can have is not."""
+    """Whether ``path`` exists; False for a name that no file can have."""
     try:
         return test(path)
     except (OSError, ValueError):
@@ -87,7 +87,10 @@ def layer_folders(project: Path | None) -> list[Path]:
 
 
 def read_source(path: Path, family: str | None = None) -> Source:
-    """One JSON file, with nested families (``{"agent": {"epsilon": 1}}``) spelt as dotted keys."""
+    """One JSON file, with nested families (``{"agent": {"epsilon": 1}}``) as dotted keys.
+
+    ConfigError in one line when it cannot be read or is not a JSON object.
+    """
     try:
         values = json.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
@@ -97,7 +100,7 @@ def read_source(path: Path, family: str | None = None) -> Source:
     except json.JSONDecodeError as error:
         raise ConfigError(f"{path}:{error.lineno}: not JSON: {error.msg}") from error
     except ValueError as error:  # Python refuses to read a number of thousands of digits
-        raise ConfigError(f"{path}: a number in it is too long") from error
+        raise ConfigError(f"{path} contains a number with too many digits") from error
     except RecursionError as error:
         raise ConfigError(f"{path} is nested too deeply") from error
     if not isinstance(values, dict):
@@ -112,7 +115,7 @@ class Bare(str):
 def parse_flags(words: Sequence[str]) -> dict[str, str]:
     """``--key value``, ``--key=value`` and a bare ``--key`` (``Bare``) as a mapping.
 
-    Keys may be spelt with ``-`` or ``_``. Anything else raises ConfigError.
+    Keys may be spelt with ``-`` or ``_``. ConfigError for anything else.
     """
     flags: dict[str, str] = {}
     position = 0
@@ -135,8 +138,8 @@ def parse_flags(words: Sequence[str]) -> dict[str, str]:
     return flags
 
 
-def _dotted(values: Mapping[str, Any]) -> dict[str, Any]:
-    flat: dict[str, Any] = {}
+def _dotted(values: Mapping[str, object]) -> dict[str, object]:
+    flat: dict[str, object] = {}
     for key, value in values.items():
         if key in FAMILIES and isinstance(value, Mapping):
             flat |= {f"{key}.{inner}": item for inner, item in value.items()}

@@ -10,7 +10,7 @@ from exarl.errors import ConfigError
 
 LEVELS = ("debug", "info", "warning", "error")
 STOPS = ("total_steps", "n_episodes", "wall_time", "target_reward")
-"""What ends a run."""
+"""The parameters that end a run."""
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "what to train": ("agent", "env", "workflow", "model_type", "seed"),
@@ -24,104 +24,112 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "files": ("output_dir", "run_dir", "checkpoint_interval", "keep_checkpoints"),
     "logging": (*("log_level", "log_to", "log_online", "log_project", "watchdog", "profile"),),
 }
-"""The parameters as 'exarl train --help' shows them; one that is not here comes last."""
+"""The parameters in the order of 'exarl train --help'; one that is missing here comes last."""
 
 
 @dataclass(frozen=True)
 class LearnerConfig:
-    """What to run, how long, on how many ranks, and what to keep of it."""
+    """What to train, for how long, on how many ranks, and which files to write."""
 
-    agent: str = param("DQN-v0", "agent id, see 'exarl list agents'")
-    env: str = param("CartPole-v1", "Gymnasium environment id, see 'exarl list envs'")
-    workflow: str = param("sync", "how experience reaches the learner, see 'exarl list workflows'")
-    model_type: str = param("MLP", "network of the agent, see 'exarl list models'")
+    agent: str = param("DQN-v0", "agent id; see 'exarl list agents'")
+    env: str = param("CartPole-v1", "Gymnasium environment id; see 'exarl list envs'")
+    workflow: str = param("sync", "how experience reaches the learner; see 'exarl list workflows'")
+    model_type: str = param("MLP", "network of the agent; see 'exarl list models'")
 
-    total_steps: int | None = param(None, "stop after so many environment steps", ge=1)
-    n_episodes: int | None = param(None, "stop after so many episodes", ge=1)
-    wall_time: float | None = param(None, "stop after so many seconds", gt=0)
+    total_steps: int | None = param(None, "stop after this number of environment steps", ge=1)
+    n_episodes: int | None = param(None, "stop after this number of episodes", ge=1)
+    wall_time: float | None = param(None, "stop after this number of seconds", gt=0)
     target_reward: float | None = param(
         None, "stop when the mean return of the last reward_window episodes reaches this"
     )
     n_steps: int | None = param(
-        None, "cut episodes after so many steps; null: the environment's own limit", ge=1
+        None,
+        "truncate episodes after this number of steps; null: the environment's own limit",
+        ge=1,
     )
-    reward_window: int = param(100, "episodes the reported mean return looks back", ge=1, le=10**7)
+    reward_window: int = param(
+        100, "number of latest episodes in the reported mean return", ge=1, le=10**7
+    )
 
     eval_interval: int | None = param(
-        None, "play the greedy policy every so many steps, beside the training; null: never", ge=1
+        None, "steps between evaluations of the greedy policy during training; null: none", ge=1
     )
-    eval_episodes: int = param(10, "episodes of each evaluation", ge=1)
+    eval_episodes: int = param(10, "episodes in each evaluation", ge=1)
 
-    frame_stack: int = param(1, "observations of the last so many steps seen together", ge=1, le=64)
-    seed: int = param(0, "every random stream of the run follows from it", ge=0, le=2**63 - 1)
+    frame_stack: int = param(1, "number of latest observations stacked into one", ge=1, le=64)
+    seed: int = param(0, "all random numbers of the run are derived from it", ge=0, le=2**63 - 1)
     envs_per_actor: int = param(1, "environments stepped by each actor", ge=1, le=4096)
-    block_steps: int = param(32, "steps of each environment in one block", ge=1, le=1_000_000)
+    block_steps: int = param(32, "steps per environment in one block", ge=1, le=1_000_000)
     learner_procs: int = param(1, "ranks that learn", ge=1, le=100_000)
     process_per_env: int = param(1, "ranks that step one environment together", ge=1, le=100_000)
     action_type: Literal["variable", "fixed"] = param(
         "variable",
-        "variable: the policy chooses; fixed: always the first action, for timing studies",
+        "variable: the policy chooses; fixed: always the first action, to measure speed",
     )
 
     env_failure: Literal["raise", "restart"] = param(
         "raise",
-        "an environment that fails ends the run (raise), or is made anew and its episode cut (restart)",
+        "a failing environment ends the run (raise), or is created again and its episode cut (restart)",
     )
     env_isolation: Literal["inline", "process"] = param(
-        "inline", "process: each environment in a process of its own, which may crash or be killed"
+        "inline", "process: each environment runs in its own process, which may crash or be killed"
     )
     step_timeout: float | None = param(
-        None, "seconds a step may take before the environment has failed; needs env_isolation", gt=0
+        None, "seconds after which a step counts as a failure; needs env_isolation process", gt=0
     )
     reset_timeout: float | None = param(
-        None, "the same for a reset, and for reading or setting an environment's state", gt=0
+        None, "the same for a reset, and for reading or restoring the environment's state", gt=0
     )
     max_env_failures: int = param(
-        10, "with env_failure restart: failures of one environment in a row that end the run", ge=1
+        10,
+        "with env_failure restart: consecutive failures of one environment that end the run",
+        ge=1,
     )
 
     on_divergence: Literal["stop", "warn", "rollback"] = param(
         "stop",
-        "losses or weights that are not finite end the run (stop), are told of (warn), or take it back"
-        " to its last good checkpoint and on with other random numbers, up to 3 times (rollback)",
+        "when losses or weights are not finite: end the run (stop), print a warning (warn), or continue"
+        " from the last good checkpoint with other random numbers, up to 3 times (rollback)",
     )
 
     output_dir: str = param("./results_dir/", "folder that holds the run directories")
     run_dir: str | None = param(
-        None, "use exactly this run directory; an unfinished run found there is continued"
+        None, "use exactly this run directory; an unfinished run in it is continued"
     )
     checkpoint_interval: float = param(60.0, "seconds between checkpoints; 0: every block", ge=0)
-    keep_checkpoints: int = param(3, "how many of the newest checkpoints are kept", ge=1)
+    keep_checkpoints: int = param(3, "number of newest checkpoints to keep", ge=1)
     log_level: int | str | list[int] = param(
-        "info", "debug | info | warning | error, or 0..3; the seed's pair [3, 3] is accepted"
+        "info",
+        "debug | info | warning | error, or 0..3; a pair as in the original EXARL, [3, 3], is accepted",
     )
     log_to: tuple[Literal["wandb", "mlflow"], ...] = param(
-        (), "besides the run's files and TensorBoard, log to Weights & Biases and/or MLflow"
+        (), "also log to Weights & Biases and/or MLflow, besides the run's files and TensorBoard"
     )
     log_online: bool = param(
-        False, "log_to may use the network; false: it writes into the run directory alone"
+        False, "log_to may use the network; false: it writes only into the run directory"
     )
     log_project: str | None = param(
-        None, "project of W&B, experiment of MLflow; null: what their variables say, else 'exarl'"
+        None,
+        "project in W&B, experiment in MLflow; null: from their environment variables, else 'exarl'",
     )
     watchdog: float | None = param(
-        None, "a rank that has done nothing for so many seconds writes its stack to its log", gt=0
+        None, "seconds without progress after which a rank writes its stack to its log", gt=0
     )
     profile: Literal["none", "trace", "cprofile"] = param(
-        "none", "trace: a Chrome trace with a track a rank; cprofile: a profile a rank"
+        "none", "trace: a Chrome trace with one track per rank; cprofile: one profile per rank"
     )
 
     def __post_init__(self) -> None:
         self.log_level_name()
         for name in ("output_dir", "run_dir"):
             if getattr(self, name) == "":
-                raise ConfigError(f"{name} needs the name of a folder")
+                raise ConfigError(f"{name} must name a folder")
         isolated = self.env_isolation == "process"
         for name in ("step_timeout", "reset_timeout"):
             if getattr(self, name) is not None and not isolated:
                 raise ConfigError(
                     f"{name} needs env_isolation process: an environment that hangs can only be"
-                    " stopped if it has a process of its own"
+                    " stopped if it runs in its own process"
                 )
         if self.process_per_env > 1 and (isolated or self.env_failure == "restart"):
             key = "env_isolation process" if isolated else "env_failure restart"
@@ -131,7 +139,7 @@ class LearnerConfig:
             )
 
     def log_level_name(self) -> str:
-        """``log_level`` as a word. Of the predecessor's pair the first number is ours."""
+        """``log_level`` as one of LEVELS; of a pair the first number counts. ConfigError otherwise."""
         level = self.log_level
         if isinstance(level, list):
             level = level[0] if level else ""

@@ -1,4 +1,4 @@
-"""From layers of values to one frozen, validated configuration in which every value has an origin."""
+"""From layers of values to one frozen, checked configuration that knows the origin of every value."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from exarl.config.schema import Parameter, Schema, check, schema_of
 from exarl.errors import ConfigError, as_one, did_you_mean
 
 Lookup = Callable[[str, str], tuple[Schema, bool]]
-"""(family, id) -> the component's parameters, and whether it takes others as well."""
+"""(family, id) -> the component's parameters, and whether it accepts others as well."""
 
 SELECTORS = {"agent": "agent", "env": "env", "workflow": "workflow", "model": "model_type"}
 DEFAULT_TOTAL_STEPS = 100_000
 NAMES = {"agent": "agent", "env": "environment", "workflow": "workflow", "model": "network"}
-"""The families of components in words."""
+"""What the families of components are called in messages."""
 
 ELSEWHERE = {
     "lr": "learning_rate",
@@ -45,7 +45,7 @@ ELSEWHERE = {
     "net_arch": "hidden",
     "model": "model_type",
 }
-"""What other libraries call some of the parameters."""
+"""Names of some parameters in other libraries, and their names here."""
 
 C = TypeVar("C")
 
@@ -59,19 +59,15 @@ class Configuration:
     origins: Mapping[str, str]
 
     def build(self, family: str, kind: type[C]) -> C:
-        """The parameters of one family as the component's own dataclass."""
+        """The parameters of one family as the component's dataclass."""
         return kind(**self.values[family])
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return {**{f: dict(self.values[f]) for f in FAMILIES}, "origins": dict(self.origins)}
-
-    def to_source(self, origin: str) -> Source:
-        """All values as one source, so that a stored run can be resolved again."""
-        return stored_source(self.to_json(), origin)
 
 
 def stored_source(data: Mapping[str, Any], origin: str) -> Source:
-    """The source behind a run's ``config.json``."""
+    """The content of a run's ``config.json`` as a source; ConfigError when a family is missing."""
     for family in FAMILIES:
         if not isinstance(data, Mapping) or not isinstance(data.get(family), Mapping):
             raise ConfigError(f"{origin} is damaged: it has no parameters of the {family}")
@@ -95,7 +91,10 @@ def load(
 
 
 def resolve(lookup: Lookup, sources: Sequence[Source]) -> Configuration:
-    """Check every value of every source, later sources winning, and freeze the result."""
+    """Check every value of every source and freeze the result; later sources override earlier ones.
+
+    ConfigError names all mistakes.
+    """
     ids = _select(sources)
     origins: dict[str, str] = {}
     for source in sources:
@@ -133,7 +132,7 @@ def resolve(lookup: Lookup, sources: Sequence[Source]) -> Configuration:
 
 
 def tuned_in(configuration: Configuration) -> list[str]:
-    """In words, the settings in force that were made for this pair of agent and environment."""
+    """One message for each file of tuned settings that this configuration uses."""
     agent, env = configuration.learner.agent, configuration.learner.env
     counts = Counter(
         o for o in configuration.origins.values() if o.endswith(tuned_name(agent, env))
@@ -147,13 +146,13 @@ def tuned_in(configuration: Configuration) -> list[str]:
 
 
 def find_parameter(lookup: Lookup, sources: Sequence[Source], key: str) -> Parameter:
-    """The parameter that ``key`` means among the components that ``sources`` choose."""
+    """The parameter that ``key`` names, among the components that ``sources`` select."""
     schemas, open_ended = _schemas(lookup, _select(sources), {})
     return _find(key, Source({}, "command line"), schemas, open_ended)[0]
 
 
 def _storable(parameter: Parameter) -> bool:
-    """Whether a default can stand in config.json. What cannot (a path, an array, infinity) is left to
+    """Whether a default can be stored in config.json. Others (a path, an array, infinity) are left to
     the environment's constructor."""
     if parameter.required:
         return False
@@ -165,7 +164,7 @@ def _storable(parameter: Parameter) -> bool:
 
 
 def _select(sources: Sequence[Source]) -> dict[str, str]:
-    """Which agent, environment, workflow and model the sources ask for (family -> id)."""
+    """The agent, environment, workflow and network that the sources select (family -> id)."""
     learner = schema_of(LearnerConfig)
     ids = {family: learner[key].default for family, key in SELECTORS.items()}
     for source in sources:
@@ -200,9 +199,9 @@ def _schemas(
 def _find(
     key: str, source: Source, schemas: Mapping[str, Schema], open_ended: set[str]
 ) -> tuple[Parameter, str]:
-    """The parameter a key means: ``family.name``, or a name that only one component has.
+    """The parameter that a key names, and its family: ``family.name``, or a name of one component.
 
-    A name of the run itself means the run's, whatever the components call theirs.
+    A name that the run itself has means the run's parameter, even if a component has the same name.
     """
     family, dot, name = key.partition(".")
     if dot and family not in FAMILIES:
@@ -230,7 +229,7 @@ def _find(
     raise ConfigError(f"unknown parameter '{key}' ({source.origin}){hint}")
 
 
-def _default_stop(learner: dict[str, Any], origins: dict[str, str]) -> None:
+def _default_stop(learner: dict[str, object], origins: dict[str, str]) -> None:
     if all(learner[name] is None for name in STOPS):
         learner["total_steps"] = DEFAULT_TOTAL_STEPS
         origins["learner.total_steps"] = "default, since no other stop was given"

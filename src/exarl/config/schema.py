@@ -1,6 +1,6 @@
-"""What a parameter is: name, type, default, range and meaning, and how a value is checked.
+"""Parameters: name, type, default, range and meaning, and how a value is checked.
 
-A component documents its parameters as a frozen dataclass whose fields are made with ``param``.
+A component declares its parameters as a frozen dataclass whose fields are made with ``param``.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Parameter:
         return self.default is dataclasses.MISSING
 
     def range(self) -> str:
-        """The range or the choices in words; empty when anything of the type will do."""
+        """The bounds as text, such as ">= 0, < 1"; empty when there are none."""
         bounds = [
             f"{sign} {bound:g}"
             for sign, bound in ((">=", self.ge), (">", self.gt), ("<=", self.le), ("<", self.lt))
@@ -77,19 +77,19 @@ def schema_of(component: type) -> Schema:
 
 
 def schema_of_signature(
-    function: Callable[..., Any],
-    defaults: Mapping[str, Any] | None = None,
+    function: Callable[..., object],
+    defaults: Mapping[str, object] | None = None,
     leave_out: tuple[str, ...] = ("self",),
 ) -> tuple[Schema, bool]:
-    """Parameters read off a constructor, and whether it takes any other keyword as well.
+    """The parameters of a constructor, and whether it accepts other keywords as well.
 
-    ``defaults`` (what a registry entry already sets) win over the signature's own.
+    ``defaults`` (those that a registry entry sets) replace the signature's own.
     """
     defaults = defaults or {}
     try:
         hints = typing.get_type_hints(function.__init__ if inspect.isclass(function) else function)
     except (NameError, TypeError, AttributeError):
-        hints = {}  # annotations that cannot be evaluated here only cost us the type check
+        hints = {}  # without annotations that can be evaluated, types are not checked
     schema: dict[str, Parameter] = {}
     open_ended = False
     for name, parameter in inspect.signature(function).parameters.items():
@@ -103,7 +103,7 @@ def schema_of_signature(
     return schema, open_ended
 
 
-def type_name(kind: Any) -> str:
+def type_name(kind: object) -> str:
     """A type as a user would write it: ``int``, ``list[int] | null``, ``"a" | "b"``."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin is Literal:
@@ -117,16 +117,19 @@ def type_name(kind: Any) -> str:
     return names.get(kind) or str(getattr(kind, "__name__", kind))
 
 
-def check(parameter: Parameter, value: Any, origin: str, *, text: bool = False) -> Any:
+def check(parameter: Parameter, value: object, origin: str, *, text: bool = False) -> Any:
     """``value`` converted to the parameter's type; ConfigError with key and origin otherwise.
 
-    ``text`` says that the value was typed on a command line and may be any spelling of itself.
+    ``text`` means that the value is text from a command line, in any usual spelling.
     """
     bare = text and isinstance(value, Bare)
     for candidate, strict in _readings(True if bare else value) if text else ((value, True),):
         try:
             converted = msgspec.convert(candidate, parameter.type, strict=strict)
-        except (msgspec.ValidationError, UnicodeEncodeError):  # or a word that is no text
+        except (
+            msgspec.ValidationError,
+            UnicodeEncodeError,
+        ):  # the latter: text that is not Unicode
             continue
         _check_numbers(parameter, converted, value, origin)
         return converted
@@ -142,11 +145,11 @@ def check(parameter: Parameter, value: Any, origin: str, *, text: bool = False) 
     )
 
 
-def _readings(text: Any) -> list[tuple[Any, bool]]:
-    """The ways a word typed on the command line can be meant, most literal first."""
+def _readings(text: object) -> list[tuple[object, bool]]:
+    """The possible meanings of a value from the command line, the most literal first."""
     if not isinstance(text, str):
         return [(text, True)]
-    readings: list[tuple[Any, bool]] = []
+    readings: list[tuple[object, bool]] = []
     with contextlib.suppress(ValueError, RecursionError):
         readings.append((json.loads(text), True))
     readings.append((text, True))
@@ -164,7 +167,7 @@ def _readings(text: Any) -> list[tuple[Any, bool]]:
     return readings
 
 
-def _check_numbers(parameter: Parameter, value: Any, given: Any, origin: str) -> None:
+def _check_numbers(parameter: Parameter, value: object, given: object, origin: str) -> None:
     numbers = value if isinstance(value, list | tuple) else (value,)
     for number in numbers:
         if isinstance(number, bool) or not isinstance(number, int | float):
@@ -183,9 +186,9 @@ def _check_numbers(parameter: Parameter, value: Any, given: Any, origin: str) ->
             )
 
 
-def _plain_type(hint: Any, default: Any) -> Any:
-    """The type to check an environment's keyword against; Any where it is not plain data."""
-    plain: Any = hint
+def _plain_type(hint: object, default: object) -> object:
+    """The type to check an environment's keyword against; Any where it is no plain data."""
+    plain: object = hint
     if default is None or default is dataclasses.MISSING or hint is None:
         plain = type(default) if type(default) in (bool, str) else Any
         if type(default) in (int, float):

@@ -1,4 +1,4 @@
-"""Compiling, as the user sees it and as the clock counts it."""
+"""Compiling: what the user sees of it, and how the clock counts it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from exarl.records.clock import Clock
 
 
 class Compiling:
-    """``with compiling():`` around a compilation within the phase ``learn``, or another one.
+    """``with compiling():`` around a compilation inside the phase ``learn``, or another one.
 
-    Its time is counted as ``compile``. The first of a run is shown, for it is the one that lets the
-    user wait; those that follow, if any do, go by unseen.
+    Its time is counted as ``compile``. The progress display shows the first compilation of a run, for
+    which the user has to wait, and no later one.
     """
 
     def __init__(self, clock: Clock, progress: Progress) -> None:

@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+from exarl.records.metrics import finite
+from exarl.records.replacing import replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_POINTS = 1200  # one a pixel column: more would cost time and show nothing
-_LARGEST = 1e100  # beyond it the arithmetic of axes overflows; NaN and infinities fall with it
+_POINTS = 1200  # one per pixel column: more would take time and not be visible
+_LARGEST = 1e100  # beyond it the arithmetic of axes overflows
 _SHORT_TITLE = 50  # characters that fit beside a legend of three names
-_NAME = 26  # characters of a title that another name takes the place of
+_NAME = 26  # characters less for each further name
 _BLUE, _ORANGE, _GREEN, _PURPLE = "#1f5fa8", "#c8641e", "#2e8b57", "#8b3fa8"
 _INK, _GREY, _GRID = "#333333", "#8a8a8a", "#e3e3e3"
 _BANDS = {
     "quartiles": ("episode_reward_q25", "episode_reward_q75"),
-    "min .. max": ("episode_reward_min", "episode_reward_max"),  # all that older runs tell
+    "min .. max": ("episode_reward_min", "episode_reward_max"),  # older runs have only these
 }
 _LEFT, _RIGHT = ("loss", "critic_loss"), ("epsilon", "policy_loss")
-"""What the second panel shows on its sides: of each the first that there is."""
+"""What the second panel shows on its left and right axis: the first of each that the run has."""
 _DRAWN = ("episode_reward_mean", *(name for band in _BANDS.values() for name in band),
           *_LEFT, *_RIGHT)  # fmt: skip
 
@@ -32,18 +34,17 @@ Curve = tuple[np.ndarray, np.ndarray]
 
 
 def draw_curve(
-    rows: Sequence[Mapping[str, Any]],
+    rows: Sequence[Mapping[str, object]],
     path: Path,
     title: str,
     target: float | None = None,
-    evaluations: Sequence[Mapping[str, Any]] = (),
+    evaluations: Sequence[Mapping[str, object]] = (),
 ) -> bool:
     """Draw mean reward over steps, with the middle half of the episodes as a band, as a PNG.
 
     Rows are those of ``progress.csv`` and ``evaluations.csv``; keys may be missing, values None, NaN or
-    text. A second panel shows losses and epsilon where there are any. Returns False, and writes
-    nothing, when no row holds both a number of steps and a finite reward. The file is written aside
-    and renamed.
+    text. A second panel shows losses and epsilon if there are any. Returns False, and writes nothing,
+    when no row has both a number of steps and a finite reward.
     """
     steps = column(rows, "timesteps_total")
     columns = {name: column(rows, name) for name in _DRAWN}
@@ -56,22 +57,20 @@ def draw_curve(
     return True
 
 
-def column(rows: Sequence[Mapping[str, Any]], key: str) -> np.ndarray:
-    """The values of ``key`` as float64 [len(rows)], NaN where there is nothing to draw."""
+def column(rows: Sequence[Mapping[str, object]], key: str) -> np.ndarray:
+    """The values of ``key`` as float64 [len(rows)], NaN where there is no number to draw."""
     values = np.full(len(rows), np.nan)
     for i, row in enumerate(rows):
-        try:
-            values[i] = float(row[key])
-        except (KeyError, TypeError, ValueError, OverflowError):
-            continue
-    values[~(np.abs(values) < _LARGEST)] = np.nan
+        value = finite(row, key)
+        if value is not None and abs(value) < _LARGEST:
+            values[i] = value
     return values
 
 
 def thin(
     steps: np.ndarray, columns: Mapping[str, np.ndarray], points: int
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """The same curves in order of steps, with at most ``points`` points, rows without steps gone.
+    """The curves in order of steps, with at most ``points`` points and without rows that lack steps.
 
     Neighbours are averaged; columns whose names end in ``_min`` or ``_max`` keep their extremes.
     """
@@ -126,7 +125,7 @@ def _figure(
 
 
 def _draw_title(axes: Axes, title: str) -> None:
-    """The title beside the legend, or above it where it is long."""
+    """The title beside the legend, or above it if it is long."""
     names = len(axes.get_legend_handles_labels()[1])
     short = len(title) <= _SHORT_TITLE - _NAME * max(0, names - 3)
     text = title if len(title) <= 2 * _SHORT_TITLE else title[: 2 * _SHORT_TITLE - 1] + "…"
@@ -137,7 +136,7 @@ def _draw_title(axes: Axes, title: str) -> None:
         fontweight="bold",
         color=_INK,
         pad=12 if short else 34,
-        parse_math=False,  # a name may hold any character
+        parse_math=False,  # a name may have any character
     )
 
 
@@ -161,7 +160,7 @@ def _draw_rewards(
             target, color=_GREEN, linewidth=1.6, linestyle=(0, (6, 4)), label=f"target {target:g}"
         )
     axes.set_ylabel("episode reward", fontsize=13, color=_INK)
-    # Above the panel, on the right of the title, where it can hide no data.
+    # Above the panel, to the right of the title, where it hides no data.
     handles, labels = axes.get_legend_handles_labels()
     order = sorted(range(len(labels)), key=lambda i: labels[i] != "mean")
     axes.legend(
@@ -178,7 +177,7 @@ def _draw_rewards(
 
 
 def _draw_learning(axes: Axes, steps: np.ndarray, columns: Mapping[str, np.ndarray]) -> None:
-    """The loss on the left and epsilon on the right; of actor and critic their losses."""
+    """The loss on the left and epsilon on the right, or the losses of critic and policy."""
     left, right = _first(columns, _LEFT), _first(columns, _RIGHT)
     sides = [(axes, left, _ORANGE)] if left else []
     if right:
@@ -194,7 +193,7 @@ def _draw_learning(axes: Axes, steps: np.ndarray, columns: Mapping[str, np.ndarr
         side.set_ylabel(name.replace("_", " "), fontsize=13, color=color)
         if name == "epsilon":
             side.set_ylim(bottom=0)
-        elif np.nanmin(values) > 1 / _LARGEST:  # a log scale has no place for 0 or less
+        elif np.nanmin(values) > 1 / _LARGEST:  # a log scale cannot show 0 or less
             _log_scale(side)
 
 
@@ -204,12 +203,12 @@ def _first(columns: Mapping[str, np.ndarray], names: Sequence[str]) -> str | Non
 
 
 def _log_scale(axes: Axes) -> None:
-    """A logarithmic y axis with a handful of plain numbers, whether it spans 1 decade or 20."""
+    """A logarithmic y axis with about five plain numbers, whether it spans 1 decade or 20."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
     axes.set_yscale("log")
     low, high = axes.get_ylim()
-    narrow = high < 1000 * low  # LogLocator skips decades only when it puts nothing between them
+    narrow = high < 1000 * low  # LogLocator skips decades only if it puts nothing between them
     axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 3.0) if narrow else (1.0,), numticks=5))
     axes.yaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
@@ -218,7 +217,7 @@ def _log_scale(axes: Axes) -> None:
 def _line(
     axes: Axes, steps: np.ndarray, values: np.ndarray, color: str, *, label: str, width: float
 ) -> None:
-    """A line over the rows that have a value; few points are marked, one alone would not show."""
+    """A line through the rows that have a value; if these are few, each has a marker."""
     known = np.isfinite(values)
     marker = "o" if known.sum() <= 20 else ""
     axes.plot(
@@ -240,11 +239,5 @@ def _save(figure: Figure, path: Path) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with aside.open("wb") as file:
-            FigureCanvasAgg(figure).print_png(file)
-        aside.replace(path)
-    except BaseException:
-        aside.unlink(missing_ok=True)
-        raise
+    with replacing(path) as aside, aside.open("wb") as file:
+        FigureCanvasAgg(figure).print_png(file)

@@ -1,4 +1,4 @@
-"""What the user sees while a run goes on: a live panel on a terminal, plain lines elsewhere."""
+"""The progress of a run for the user: a live panel on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -9,43 +9,45 @@ import time
 from contextlib import suppress
 from typing import Protocol, TextIO
 
-from exarl.display.panel import Row, Stops, panel, plain_line
+from exarl.display.panel import panel, plain_line
 from exarl.display.terminal import columns, launcher_terminal
+from exarl.records.stops import Limits, Row
 
 _REDRAW_SECONDS = 0.25
 _WIDEST = 100  # columns of the live panel
 
 
 class Progress(Protocol):
-    """Shows a run's newest row. None of its methods raises when the stream is gone."""
+    """Shows the newest row of a run. No method raises when the stream is closed."""
 
     def update(self, row: Row) -> None:
-        """Show ``row`` when the time for it has come. The row is kept, not copied."""
+        """Show ``row`` if the last one is old enough. The row is kept, not copied."""
 
     def note(self, text: str) -> None:
-        """Show a line of text now, beside the progress."""
+        """Show a line of text at once, beside the progress."""
 
     def busy(self, text: str) -> None:
-        """Show what goes on while no row can come; "" when it is over."""
+        """Show what the run is doing while there are no rows; "" when that is over."""
 
     def close(self) -> None:
-        """Show the last row and let go of the stream; later calls do nothing."""
+        """Show the last row and release the stream; later calls do nothing."""
 
 
 def make_progress(
     title: str,
-    stops: Stops,
+    limits: Limits,
     stream: TextIO,
     *,
     live: bool | None = None,
     interval: float = 10.0,
 ) -> Progress:
-    """Progress on ``stream``: ``live`` as a panel (default: on a terminal, also on that of the MPI
-    launcher which shows it), else as lines.
+    """Progress on ``stream``: as a panel if ``live``, otherwise as lines.
 
-    ``stops`` are the limits of ``total_steps``, ``n_episodes``, ``wall_time`` (seconds) and
-    ``target_reward`` that are set. Lines come at most every ``interval`` seconds. The live panel
-    hides the cursor and redirects ``sys.stdout`` to above itself until ``close``.
+    By default it is live on a terminal, also on the terminal of an MPI launcher that shows the stream.
+
+    ``limits`` has the stop rules' limits by parameter (``total_steps`` ...); None: not set. Lines are
+    written at most every ``interval`` seconds. The live panel hides the cursor and redirects
+    ``sys.stdout`` to above itself until ``close``.
     """
     device = None
     if live is None:
@@ -54,15 +56,15 @@ def make_progress(
             device = launcher_terminal(stream)
             live = device is not None
     if live:
-        return _LiveProgress(title, stops, stream, device)
-    return _PlainProgress(title, stops, stream, interval)
+        return _LiveProgress(title, limits, stream, device)
+    return _PlainProgress(title, limits, stream, interval)
 
 
 class _PlainProgress:
-    """Lines: the first row, one every ``interval`` seconds, the last, and every note."""
+    """Lines: the first row, one row per ``interval`` seconds, the last row, and every note."""
 
-    def __init__(self, title: str, stops: Stops, stream: TextIO, interval: float) -> None:
-        self._stops = dict(stops)
+    def __init__(self, title: str, limits: Limits, stream: TextIO, interval: float) -> None:
+        self._limits = dict(limits)
         self._stream: TextIO | None = stream
         self._interval = interval
         self._next = -math.inf
@@ -88,7 +90,7 @@ class _PlainProgress:
 
     def _show_row(self, *, last: bool) -> None:
         if self._waiting is not None:
-            self._write(plain_line(self._waiting, self._stops, last=last))
+            self._write(plain_line(self._waiting, self._limits, last=last))
             self._waiting = None
 
     def _write(self, text: str) -> None:
@@ -105,10 +107,12 @@ class _PlainProgress:
 class _LiveProgress:
     """A panel at the bottom of the terminal, redrawn by ``update`` itself; no thread.
 
-    ``device`` is the terminal that shows the stream, where the stream itself is none.
+    ``device`` is the terminal that shows the stream, if the stream itself is no terminal.
     """
 
-    def __init__(self, title: str, stops: Stops, stream: TextIO, device: str | None = None) -> None:
+    def __init__(
+        self, title: str, limits: Limits, stream: TextIO, device: str | None = None
+    ) -> None:
         from rich.console import Console
         from rich.live import Live
 
@@ -117,19 +121,19 @@ class _LiveProgress:
                 self.quiet = True  # rich would end the process
 
             def show_cursor(self, show: bool = True) -> bool:
-                # A rank that is killed with its job could not give the cursor back.
+                # A rank that is killed with its job could not show the cursor again.
                 return device is None and bool(super().show_cursor(show))
 
         self._title = title
         self._device = device
-        self._stops = dict(stops)
+        self._limits = dict(limits)
         self._row: Row = {}
         self._busy = ""
         self._next = -math.inf
         self._live: Live | None = Live(
             console=QuietConsole(file=stream, force_terminal=True, highlight=False),
             auto_refresh=False,
-            # Only what would land on this terminal anyway; output piped into a file stays there.
+            # Only if they go to this terminal anyway; output piped into a file stays there.
             redirect_stdout=is_terminal(sys.stdout),
             redirect_stderr=is_terminal(sys.stderr),
         )
@@ -164,7 +168,7 @@ class _LiveProgress:
             if self._device is not None and (found := columns(self._device)) is not None:
                 self._live.console.width = found
             width = min(self._live.console.width, _WIDEST)
-            drawn = panel(self._title, self._row, self._stops, width, self._busy, last=last)
+            drawn = panel(self._title, self._row, self._limits, width, self._busy, last=last)
             self._live.start()  # does nothing from the second time on
             self._live.update(drawn, refresh=not last)  # stopping draws once more
         except (OSError, ValueError):
@@ -172,7 +176,7 @@ class _LiveProgress:
         self._next = time.monotonic() + _REDRAW_SECONDS
 
     def _give_up(self) -> None:
-        """Give cursor and ``sys.stdout`` back; for good."""
+        """Restore the cursor and ``sys.stdout``, and show nothing from now on."""
         live, self._live = self._live, None
         if live is not None:
             with suppress(OSError, ValueError):
@@ -189,6 +193,6 @@ def is_terminal(stream: TextIO | None) -> bool:
 
 
 def _draws_panels(stream: TextIO | None) -> bool:
-    """Whether a panel's characters can be written and shown."""
+    """Whether the terminal can show the characters of a panel."""
     encoding = str(getattr(stream, "encoding", "") or "").lower()
     return encoding.startswith("utf") and os.environ.get("TERM") != "dumb"

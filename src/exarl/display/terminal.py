@@ -1,4 +1,4 @@
-"""The terminal that a rank's output reaches through an MPI launcher."""
+"""The terminal that shows the output of a rank, if an MPI launcher is between them."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ LAUNCHERS = (
     "mpiexec", "mpiexec.hydra", "mpirun", "hydra_pmi_proxy",  # MPICH, Intel MPI
     "orterun", "orted", "prterun", "prted", "prte", "mpiexec.openmpi", "mpirun.openmpi",
 )  # fmt: skip
-"""Names of processes that stand between a rank and the user's terminal on the same machine."""
+"""Names of the processes between a rank and the user's terminal on the same machine."""
 _NAME_LENGTH = 15  # characters of a process's name that Linux keeps
 
 
 def launcher_terminal(stream: TextIO) -> str | None:
-    """The device of the terminal on which an MPI launcher shows what this rank writes to ``stream``.
+    """The terminal device on which an MPI launcher shows what this rank writes to ``stream``.
 
-    None where ``stream`` is no pipe, no launcher started this process, the launcher's own error output
-    is no terminal, or it runs on another machine. Works on Linux.
+    None if ``stream`` is no pipe, no launcher started this process, the launcher's error output is no
+    terminal, or it runs on another machine. Works on Linux.
     """
     try:
         mode = os.fstat(stream.fileno()).st_mode
@@ -38,7 +38,7 @@ def launcher_terminal(stream: TextIO) -> str | None:
 
 
 def columns(device: str) -> int | None:
-    """How wide a terminal is now, or None where there is none to ask."""
+    """The present width of a terminal; None if there is no such terminal."""
     try:
         handle = os.open(device, os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK)
         try:

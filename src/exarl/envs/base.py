@@ -8,6 +8,15 @@ import gymnasium
 
 from exarl.types import Arrays
 
+Env = gymnasium.Env[object, object]
+"""Any environment."""
+
+Space = gymnasium.Space[object]
+"""Any space."""
+
+Info = dict[str, object]
+"""What Gymnasium calls ``info``, and the options of ``reset``."""
+
 
 class ExaEnv(gymnasium.Env[Any, Any]):
     """A Gymnasium environment that may span several MPI ranks and may be saved while it runs.
@@ -25,6 +34,12 @@ class ExaEnv(gymnasium.Env[Any, Any]):
         """What a reader of the run's ``manifest.json`` should know, such as where data came from."""
         return {}
 
+    @property
+    def has_state(self) -> bool:
+        """Whether ``get_state`` and ``set_state`` work; by default, whether a subclass has them."""
+        own = type(self).get_state, type(self).set_state
+        return own != (ExaEnv.get_state, ExaEnv.set_state)
+
     def get_state(self) -> Arrays:
         """All that ``set_state`` needs to continue this episode, as named arrays."""
         raise NotImplementedError
@@ -34,14 +49,15 @@ class ExaEnv(gymnasium.Env[Any, Any]):
         raise NotImplementedError
 
 
-def described(env: gymnasium.Env[Any, Any]) -> dict[str, str]:
+def described(env: Env) -> dict[str, str]:
     """What an environment says of itself; nothing, if it does not."""
     bare = env.unwrapped
     return bare.describe() if isinstance(bare, ExaEnv) else {}
 
 
-def can_snapshot(env: gymnasium.Env[Any, Any]) -> bool:
+def can_snapshot(env: Env) -> bool:
     """Whether this environment offers ``get_state``/``set_state`` of its own."""
-    bare = type(env.unwrapped)
-    own = getattr(bare, "get_state", None), getattr(bare, "set_state", None)
-    return None not in own and own != (ExaEnv.get_state, ExaEnv.set_state)
+    bare = env.unwrapped
+    if isinstance(bare, ExaEnv):
+        return bare.has_state
+    return hasattr(type(bare), "get_state") and hasattr(type(bare), "set_state")

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 
+from exarl.envs.base import Info
 from exarl.types import Arrays
 
 
@@ -54,7 +55,7 @@ class ExaCartPole(SavedCartPole):
         self._comm = comm
         self._intervals = intervals
 
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+    def step(self, action: int | np.ndarray) -> tuple[np.ndarray, float, bool, bool, Info]:
         observation, reward, terminated, truncated, info = super().step(action)  # type: ignore[no-untyped-call]
         info["pi"] = parallel_pi(self._comm, self._intervals)
         return observation, float(reward), terminated, truncated, info

@@ -12,14 +12,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import gymnasium
 import numpy as np
 from gymnasium import spaces
 from gymnasium.utils.env_checker import check_env as gymnasium_check
 
-from exarl.envs.base import can_snapshot
+from exarl.envs.base import Env, Space, can_snapshot
+from exarl.envs.external.env import Timeouts
 from exarl.envs.guard import close_quietly
-from exarl.envs.isolation import Limits, isolate
+from exarl.envs.isolation import isolate
 from exarl.envs.outcome import ContractError, not_finite
 from exarl.envs.registration import asks_for, make_env
 from exarl.envs.spaces import adapt
@@ -30,9 +30,9 @@ STEPS, SECONDS = 200, 60.0
 """The most steps a check makes, and about how long all checks together may take."""
 
 _ISOLATED_STEPS = 50
-_PASSES = 30  # as often over ``count`` steps go all checks together, about
+_PASSES = 30  # all checks together make about this many times ``count`` steps
 
-Watch = Callable[["gymnasium.Env[Any, Any]"], Watched]
+Watch = Callable[[Env], Watched]
 
 HINTS = {
     "Gymnasium's checker": "correct what the message names; what follows may have the same cause",
@@ -63,14 +63,14 @@ class Finding:
     hint: str = ""
 
 
-def check_environment(id: str, kwargs: Mapping[str, Any], **options: Any) -> list[Finding]:
+def check_environment(id: str, kwargs: Mapping[str, object], **options: Any) -> list[Finding]:
     """All that ``findings`` finds."""
     return list(findings(id, kwargs, **options))
 
 
 def findings(
     id: str,
-    kwargs: Mapping[str, Any],
+    kwargs: Mapping[str, object],
     *,
     steps: int = STEPS,
     seconds: float = SECONDS,
@@ -79,8 +79,8 @@ def findings(
     """Check the environment ``id``, finding by finding; one that cannot be made raises.
 
     A check makes up to ``steps`` steps, and fewer where they are so slow that all checks together
-    would take longer than about ``seconds``. ``tell`` hears the name of the check under way, and how
-    many steps were made so far in how many seconds.
+    would take longer than about ``seconds``. ``tell`` is called with the name of the
+    current check, the steps made so far and the seconds they took.
     """
     before = set(os.listdir())  # noqa: PTH208
     bare, limit = make_env(id, kwargs)
@@ -128,12 +128,12 @@ def _affordable(env: Watched, steps: int, seconds: float) -> int:
     return max(2, min(steps, int(seconds / (_PASSES * max(each, 1e-9)))))
 
 
-def _closed(env: gymnasium.Env[Any, Any]) -> Finding:
+def _closed(env: Env) -> Finding:
     env.close()
     return Finding("", True)
 
 
-def _gymnasium(env: gymnasium.Env[Any, Any]) -> Finding:
+def _gymnasium(env: Env) -> Finding:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         # Whether it can be closed is asked last, when everything else is known.
@@ -142,7 +142,7 @@ def _gymnasium(env: gymnasium.Env[Any, Any]) -> Finding:
     return Finding("", True, "; ".join(remarks))
 
 
-def _spaces(id: str, env: gymnasium.Env[Any, Any]) -> Finding:
+def _spaces(id: str, env: Env) -> Finding:
     works = []
     refused = ""
     for kind in ("discrete", "continuous"):
@@ -197,7 +197,7 @@ def _observations(env: Watched, count: int) -> Finding:
     return Finding("", True, f"{count} random steps")
 
 
-def _outside(space: gymnasium.Space[Any], observation: Any, step: int) -> Finding:
+def _outside(space: Space, observation: object, step: int) -> Finding:
     """What is wrong with an observation, and what would be right."""
     seen = f"step {step}: {observation!r} is not in {space}"
     if not isinstance(space, spaces.Box):
@@ -249,29 +249,29 @@ def _snapshots(env: Watched) -> Finding:
     return Finding("", same, "" if same else "set_state(get_state()) does not continue the episode")
 
 
-def _two(id: str, kwargs: Mapping[str, Any], env: Watched, watch: Watch, count: int) -> Finding:
-    """Whether a second one disturbs the first, as with envs_per_actor > 1 or after a restart."""
+def _two(id: str, kwargs: Mapping[str, object], env: Watched, watch: Watch, count: int) -> Finding:
+    """Whether another one disturbs it, as with envs_per_actor > 1 or after a restart."""
     chosen = actions(env, min(count, _ISOLATED_STEPS))
     alone = trajectory(env, chosen)
     if difference(alone, trajectory(env, chosen)) is not None:
-        return Finding("", None, "cannot be told: its episodes cannot be repeated")
+        return Finding("", None, "unknown: its episodes cannot be repeated")
     other = watch(make_env(id, kwargs)[0])
     beside = trajectory(env, chosen, beside=other)
     close_quietly(other)
     where = difference(alone, beside)
     if where is None:
-        return Finding("", True, "a second one beside it changes nothing")
+        return Finding("", True, "another one beside it changes nothing")
     return Finding(
         "",
         None,
-        f"runs of seed 1 alone and with a second one beside it {where}",
+        f"runs of seed 1 alone and with another one beside it {where}",
         "they share something (a module's variables, a library's state, files): train with"
         " --env_isolation process, or with envs_per_actor 1",
     )
 
 
 def _isolated(
-    id: str, kwargs: Mapping[str, Any], env: Watched, watch: Watch, count: int
+    id: str, kwargs: Mapping[str, object], env: Watched, watch: Watch, count: int
 ) -> Finding:
     count = min(count, _ISOLATED_STEPS)
     chosen = actions(env, count)
@@ -283,7 +283,7 @@ def _isolated(
     with tempfile.TemporaryDirectory(prefix="exarl-check-") as folder:
         output = Path(folder, "output")
         try:
-            other = watch(isolate(id, kwargs, output=output, limits=Limits(limit, limit))[0])
+            other = watch(isolate(id, kwargs, output=output, timeouts=Timeouts(limit, limit))[0])
         except ConfigError as error:
             return Finding("", None, str(error), "only env_isolation process needs it")
         except EnvironmentFailure as error:
@@ -335,10 +335,10 @@ def _speed(env: Watched, count: int) -> Finding:
     return Finding(
         "",
         None,
-        f"{np.mean(steps) * 1e6:,.0f} us a step (the slowest {max(steps) * 1e3:,.2f} ms),"
-        f" {np.mean(resets) * 1e3:,.2f} ms a reset",
+        f"{np.mean(steps) * 1e6:,.0f} us per step (the slowest {max(steps) * 1e3:,.2f} ms),"
+        f" {np.mean(resets) * 1e3:,.2f} ms per reset",
         f"with --env_isolation process, --step_timeout {_generous(max(steps)):g} and --reset_timeout"
-        f" {_generous(max(resets)):g} would leave it ample time",
+        f" {_generous(max(resets)):g} give it ample time",
     )
 
 

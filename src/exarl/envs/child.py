@@ -1,4 +1,4 @@
-"""Programs started from a rank: free of its MPI, gone when it is, their output in a file."""
+"""Programs started from a rank: unaware of its MPI job, ended with it, their output in a file."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
 from exarl.envs import keeper as keeper_program
 
+_LOOK_EVERY_S = 0.002  # at whether a program has ended
 _KEEPER_S = 10.0  # for a keeper to end its program; far more than it takes
 _TIE = """\
 import ctypes, os, sys
@@ -103,8 +105,8 @@ def start(
 def start_kept(
     command: Sequence[str], output: Path | None = None, *, pass_fds: Sequence[int] = (), **more: Any
 ) -> Child:
-    """Like ``start``, for a program that goes with this process, and takes with it whatever it has
-    started, daemons included. (But on Linux, ``kill_all`` ends its session, and nothing more.)"""
+    """Like ``start``, for a program that ends with this process, together with everything it has
+    started, daemons included. (Other systems than Linux: only its session, by ``kill_all``.)"""
     if sys.platform != "linux":
         return start(command, output, pass_fds=pass_fds, **more)
     reader, writer = os.pipe()
@@ -122,40 +124,48 @@ def start_kept(
     return process
 
 
-def send(process: subprocess.Popen[bytes], number: int) -> None:
-    """Signal a program that ``start`` started and whatever it started in its session."""
+def send(process: Child, number: int) -> None:
+    """Signal a program that ``start`` started and all processes of its session."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, number)
 
 
-def kill_all(process: subprocess.Popen[bytes]) -> int:
-    """End a program and whatever is left of what it started itself; its return code. A program that
-    has ended already is only cleaned up behind."""
-    if isinstance(process, Child) and process.lifeline is not None:
-        with process.lifeline, contextlib.suppress(OSError):  # its keeper has gone with it
-            process.lifeline.write(b"!")
+def kill_all(process: Child) -> int:
+    """End a program and all that it started; its return code. Where a program has
+    ended already, what it left is ended."""
+    if (lifeline := process.lifeline) is not None:
+        if not lifeline.closed:
+            with lifeline, contextlib.suppress(OSError):  # its keeper has gone with it
+                lifeline.write(b"!")
         with contextlib.suppress(subprocess.TimeoutExpired):
             return process.wait(_KEEPER_S)
     send(process, signal.SIGKILL)  # before the wait: its number is still its own
     return process.wait()
 
 
-def end(process: subprocess.Popen[bytes], patience: float, grace: float = 2.0) -> int:
-    """The return code of a program that was asked to go, or must be made to.
+def end(process: Child, patience: float, grace: float) -> int:
+    """End a program that was asked to end; its return code.
 
-    After ``patience`` seconds it and whatever it started get SIGTERM, which an MPI launcher passes on
-    to its ranks, and ``grace`` seconds later SIGKILL.
+    After ``patience`` seconds it and all that it started get SIGTERM, which an MPI launcher passes on
+    to its ranks, and ``grace`` seconds later SIGKILL; with a ``grace`` of 0, SIGKILL at once.
     """
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(patience)
-    if process.poll() is None:
+    if not ends_within(process, patience) and grace:
         send(process, signal.SIGTERM)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(grace)
+        ends_within(process, grace)
     return kill_all(process)
 
 
-def ended(process: subprocess.Popen[bytes]) -> bool:
+def ends_within(process: Child, seconds: float) -> bool:
+    """Whether a program has ended before ``seconds`` are over; see ``ended``."""
+    deadline = time.monotonic() + seconds
+    while not ended(process):
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(_LOOK_EVERY_S)
+    return True
+
+
+def ended(process: Child) -> bool:
     """Whether a program has ended, without letting go of its number, so that ``kill_all`` still
     finds what it left."""
     if process.returncode is not None:

@@ -1,4 +1,4 @@
-"""Who an environment is: its number, its rank, its seed, and what it has to itself."""
+"""The identity of an environment: number, rank, seed, folder, port and devices."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class EnvContext:
 
     ``index`` counts the environments of a run from 0, over all ranks; the one that evaluations play
     in comes after the last. ``seed`` belongs to this environment of this run alone (each episode's own
-    comes with ``reset``). ``work_dir`` exists, and nobody else writes there. ``port`` was free a moment
-    ago and is given to no other environment of the run on this machine. ``devices`` are the
+    comes with ``reset``). ``work_dir`` exists and is its own. ``port`` was free a moment ago and
+    is given to no other environment of the run on this machine. ``devices`` are the
     accelerators it may use, by the names that CUDA_VISIBLE_DEVICES and its like have for them; where
     there are fewer than environments, they share.
     """
@@ -40,7 +40,7 @@ class EnvContext:
     port: int
     devices: tuple[str, ...] = ()
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return {**vars(self), "work_dir": str(self.work_dir), "devices": list(self.devices)}
 
     @classmethod
@@ -78,13 +78,13 @@ class TemporaryContext(EnvContext):
 
 
 def temporary_context() -> TemporaryContext:
-    """A new one; whoever asks for it sees to its removal."""
+    """A new temporary context; the caller has to remove it."""
     folder = scratch_folder("exarl-env-") / "0000"
     return TemporaryContext(**vars(make_context(0, 0, 0, folder)))
 
 
 def free_port(start: int) -> int:
-    """A TCP port of this machine that nobody listens on, for a ``start`` of one's own the first try.
+    """A TCP port of this machine on which nothing listens, counting from ``start``.
 
     Counting up from the environment's number gives each its own, where asking the system for any free
     port would give two environments the same one now and then.

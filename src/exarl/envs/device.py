@@ -1,4 +1,4 @@
-"""Many functional environments at once, as pure functions to be compiled with who acts in them."""
+"""Many functional environments at once, as pure functions to be compiled together with a policy."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def functions_of(env: Any) -> Any:
 
 
 def _twin(env: Any) -> Any:
-    """The functions that Gymnasium gives beside two of its environments, which take no parameters."""
+    """The functions that Gymnasium provides for two of its environments; they take no parameters."""
     from gymnasium.envs.classic_control import CartPoleEnv, PendulumEnv
 
     if type(env).step is CartPoleEnv.step and not env._sutton_barto_reward:
@@ -97,7 +97,7 @@ class DeviceEnvs:
         return cls(functions_of(env), decode, limit, frames, dtype)
 
     def begin(self, key: Any, count: int) -> World:
-        """So many environments at the start of an episode."""
+        """``count`` environments at the start of an episode."""
         return jax.vmap(self._first)(jax.random.split(key, count))  # type: ignore[no-any-return]
 
     def step(self, world: World, actions: Any, key: Any) -> tuple[World, Outcome]:
@@ -116,7 +116,7 @@ class DeviceEnvs:
 
     def _first(self, key: Any) -> World:
         begun, seen = jax.random.split(key)
-        # A scan carries arrays of one type, so that of the first state holds for all.
+        # A scan carries arrays of one dtype: that of the first state holds for all.
         found = self.functions.initial(begun)
         state = jax.tree.map(lambda a: jnp.asarray(a, jnp.asarray(a).dtype), found)
         observation = self._seen(state, seen)

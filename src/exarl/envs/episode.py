@@ -6,10 +6,9 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-import gymnasium
 import numpy as np
 
-from exarl.envs.base import can_snapshot
+from exarl.envs.base import Env, can_snapshot
 from exarl.envs.group import GroupEnv
 from exarl.envs.guard import (
     FAILING,
@@ -36,14 +35,14 @@ class Episode:
 
     Episode n of environment ``env_id`` starts from a seed that depends on nothing else, so the
     present episode can be restored from its number and its actions when the environment itself
-    cannot give its state. With a ``guard`` an environment that fails is made anew: ``begin``,
-    ``state`` and ``restore`` see to it themselves; what ``step`` raises is for ``recover``, which
-    the caller follows with ``begin``. A failed step changes nothing of what is seen here.
+    cannot give its state. With a ``guard`` an environment that fails is made again: ``begin``,
+    ``state`` and ``restore`` do so themselves; after an exception of ``step`` the caller calls
+    ``recover``, then ``begin``. A failed step changes none of the public attributes.
     """
 
     def __init__(
         self,
-        env: gymnasium.Env[Any, Any],
+        env: Env,
         adapter: SpaceAdapter,
         limit: int | None,
         seed: int,
@@ -58,7 +57,7 @@ class Episode:
         self.total_reward = 0.0
         self.observation: Any = None
         self.restarts = 0
-        self.failures = np.zeros(len(FAILURES), np.int64)  # by kind, until somebody takes them
+        self.failures = np.zeros(len(FAILURES), np.int64)  # by kind, since the last block
         self._adapter = adapter
         self._shape = adapter.spec.observation.shape[adapter.frames > 1 :]
         self._limit = limit
@@ -95,7 +94,7 @@ class Episode:
         return seen, reward, bool(terminated), truncated
 
     def recover(self, error: BaseException) -> None:
-        """Make the environment anew after ``error``; raises it, or what it amounts to, otherwise.
+        """Make the environment again after ``error``; without a guard, raise it.
 
         The episode is over; the next one is still to begin.
         """
@@ -147,7 +146,7 @@ class Episode:
             self.begin()
 
     def close(self) -> None:
-        """Close the environment; whatever its ``close`` raises is a warning."""
+        """Close the environment; if that fails, log a warning."""
         close_at_end(self.env_id, self.env)
 
     def _replay(self, state: Arrays) -> bool:

@@ -1,4 +1,4 @@
-"""ExaFaulty-v0: an environment that fails on purpose, to try a guard before the real thing needs it."""
+"""ExaFaulty-v0: an environment that fails on purpose, to try out how a run copes with failures."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from exarl.envs.base import Info
 from exarl.envs.context import EnvContext
 
 WAYS = ("raise", "crash", "hang", "nan", "shape")
@@ -52,14 +53,14 @@ class ExaFaulty(gymnasium.Env[Any, Any]):
         self._context = context
 
     def reset(
-        self, *, seed: int | None = None, options: Any = None
-    ) -> tuple[np.ndarray, dict[str, Any]]:
+        self, *, seed: int | None = None, options: Info | None = None
+    ) -> tuple[np.ndarray, Info]:
         super().reset(seed=seed)
         self._steps = 0
         self._at = self.np_random.normal(size=2)
         return self._seen(), {}
 
-    def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, Info]:
         chance = self.np_random.random()
         way = next((w for w, edge in zip(WAYS, self._edges, strict=True) if chance < edge), None)
         self._steps += 1
@@ -80,7 +81,7 @@ class ExaFaulty(gymnasium.Env[Any, Any]):
             with (self._context.work_dir / BOOK).open("a", encoding="utf-8") as book:
                 book.write(way + "\n")
         if way == "raise":
-            raise RuntimeError("ExaFaulty raises, as it was told to")
+            raise RuntimeError("ExaFaulty raises, as configured")
         if way == "crash":
             ctypes.string_at(0)
         while way == "hang":

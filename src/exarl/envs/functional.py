@@ -2,7 +2,7 @@
 
 A science environment is written once, as a ``Functions``: Gymnasium's ``FuncEnv`` whose arrays come
 from ``xp``. With NumPy it serves an actor (``FunctionalEnv`` below); with ``jax.numpy`` the same code
-compiles for a device. A state is a NamedTuple of arrays, which JAX maps over without being told. The
+compiles for a device. A state is a NamedTuple of arrays, which JAX can map over. The
 helpers here are the few things the two namespaces do differently: random numbers and loops.
 """
 
@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 from gymnasium.experimental.functional import FuncEnv
 
-from exarl.envs.base import ExaEnv
+from exarl.envs.base import ExaEnv, Info
 from exarl.types import Arrays
 
 Carry = TypeVar("Carry")
@@ -96,8 +96,8 @@ class Functions(FuncEnv[Any, Any, Any, Any, Any, Any, Any]):
     ``initial(rng)``, ``transition(state, action, rng)``, ``observation(state, rng)``,
     ``reward(state, action, next_state, rng)``, ``terminal(state, rng)`` are pure; ``rng`` is a NumPy
     generator or a JAX key, used through the helpers above. ``transition`` has no side effects and no
-    Python branch on array values, so that it can be compiled and mapped. ``state_info(state)`` may say
-    more; ``picture(state)`` draws, in NumPy, an RGB image.
+    Python branch on array values, so that it can be compiled and mapped. ``state_info(state)`` may add
+    ``info``; ``picture(state)`` draws, in NumPy, an RGB image.
     """
 
     costly_reset = False
@@ -129,12 +129,12 @@ class FunctionalEnv(ExaEnv):
         self.render_mode = render_mode
         self.state: Any = None
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Info | None = None) -> tuple[Any, Info]:
         super().reset(seed=seed)
         self.state = self.functions.initial(self.np_random)
         return self._observe(), self.functions.state_info(self.state)
 
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, Info]:
         functions, rng, before = self.functions, self.np_random, self.state
         self.state = functions.transition(before, action, rng)
         reward = float(functions.reward(before, action, self.state, rng))

@@ -1,15 +1,15 @@
-"""What happens when an environment fails: it is counted, made anew, and given up in the end."""
+"""What happens when an environment fails: it is counted, made again, and given up in the end."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import NoReturn
 
-import gymnasium
 import numpy as np
 
+from exarl.envs.base import Env
 from exarl.envs.outcome import not_finite
 from exarl.errors import EnvironmentFailure
 from exarl.types import FAILURES
@@ -17,22 +17,22 @@ from exarl.types import FAILURES
 log = logging.getLogger(__name__)
 
 FAILING = (Exception, SystemExit)
-"""What an environment may raise without meaning the program as a whole."""
+"""What an environment may raise that is its own failure and not the end of the program."""
 
 STEADY = 20
-"""Good steps after which a failure is the first of a new row."""
+"""Good steps after which failures are counted from 1 again."""
 
-_LOUD = 3  # failures of an environment that are shown on the terminal; the rest is in the log
+_LOUD = 3  # failures of an environment that appear on the terminal; the others are only in the log
 
 _LARGEST = float(np.finfo(np.float32).max)
 
-MakeEnv = Callable[[], "gymnasium.Env[Any, Any]"]
+MakeEnv = Callable[[], Env]
 
 
 class Guard:
-    """Makes one environment anew when it fails, up to ``patience`` times in a row.
+    """Makes one environment again when it fails, up to ``patience`` times in a row.
 
-    A row is broken by an episode that came to its end, or by ``STEADY`` good steps.
+    An episode that reaches its end, or ``STEADY`` good steps, begins a new count.
     """
 
     def __init__(self, make: MakeEnv, patience: int) -> None:
@@ -44,13 +44,13 @@ class Guard:
 
     def restart(
         self,
-        env: gymnasium.Env[Any, Any],
+        env: Env,
         at: tuple[int, int, int],
         error: BaseException,
         counts: np.ndarray,
-    ) -> gymnasium.Env[Any, Any]:
-        """A new environment in the place of ``env``; ``at`` are its number, its episode and the steps
-        it made there. ``counts`` goes up by kind.
+    ) -> Env:
+        """Return a new environment to use instead of ``env``; ``at`` is its number, its episode and the
+        steps made in that episode. The kind of failure is added to ``counts``.
 
         EnvironmentFailure, naming the cause, when this has happened too often in a row.
         """
@@ -80,7 +80,7 @@ class Guard:
 
 
 def moment(episode: int, steps: int) -> str:
-    """When something happened in an environment, in words."""
+    """When something happened in an environment, for a message."""
     return f"episode {episode}, step {steps + 1}"
 
 
@@ -94,7 +94,7 @@ def in_words(error: BaseException) -> str:
 
 
 def as_failure(who: int, error: BaseException) -> EnvironmentFailure:
-    """Whatever environment ``who`` raised, with its kind."""
+    """What environment ``who`` raised as an EnvironmentFailure."""
     if isinstance(error, EnvironmentFailure):
         return error
     return EnvironmentFailure(f"environment {who}: {in_words(error)}")
@@ -103,7 +103,7 @@ def as_failure(who: int, error: BaseException) -> EnvironmentFailure:
 def give_up(who: int, when: str, error: BaseException, advice: str) -> NoReturn:
     """Raise ``error`` of an environment that is not to be restarted, after a line with ``advice``.
 
-    A SystemExit is raised as an EnvironmentFailure: it must not end the program as if all were well.
+    A SystemExit is raised as an EnvironmentFailure: it must not end the program with success.
     """
     log.error("environment %d failed (%s)%s", who, when, advice)
     failure = as_failure(who, error) if isinstance(error, SystemExit) else error
@@ -111,21 +111,21 @@ def give_up(who: int, when: str, error: BaseException, advice: str) -> NoReturn:
     raise failure from (error if failure is not error else error.__cause__)
 
 
-def close_quietly(env: gymnasium.Env[Any, Any]) -> None:
-    """Close what has failed already; that it cannot be closed is no news."""
+def close_quietly(env: Env) -> None:
+    """Close an environment that has failed; ignore what ``close`` raises."""
     with contextlib.suppress(*FAILING):
         env.close()
 
 
-def close_at_end(who: int, env: gymnasium.Env[Any, Any]) -> None:
-    """Close an environment that is not needed any more; if it cannot be closed, that is a warning."""
+def close_at_end(who: int, env: Env) -> None:
+    """Close an environment that is not needed any more; log a warning if that fails."""
     try:
         env.close()
     except FAILING as error:
         log.warning("environment %d: close raised %s", who, in_words(error))
 
 
-def check_numbers(who: int, call: str, observation: Any, reward: float = 0.0) -> None:
+def check_numbers(who: int, call: str, observation: object, reward: float = 0.0) -> None:
     """EnvironmentFailure when a number is NaN, infinite, or becomes so as float32."""
     if not abs(reward) <= _LARGEST:
         raise EnvironmentFailure(f"environment {who}: {call} returned the reward {reward}", "nan")

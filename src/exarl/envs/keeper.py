@@ -1,10 +1,10 @@
-"""The process that stands between EXARL and a program: whatever the program starts ends with it.
+"""The process between EXARL and a program: everything that the program starts ends with it.
 
     python -I -S keeper.py OWNER LIFELINE PROGRAM WORDS...
 
 starts the program and waits. OWNER is the process that started this one, LIFELINE the number of a pipe
 whose other end it holds. A byte in the pipe, or the pipe's end, or the owner's, ends the program. When
-the program has ended, for whatever reason, everything that it has started is ended too, daemons
+the program has ended, for any reason, everything that it has started is ended too, daemons
 included: Linux hands orphans to this process (PR_SET_CHILD_SUBREAPER). Then it ends as the program did.
 
 A script that uses nothing but the standard library, since one runs beside each program.
@@ -32,7 +32,7 @@ _PASSED_ON = signal.SIGUSR2  # which asks an isolated environment for its stacks
 
 
 def main(words: Sequence[str]) -> NoReturn:
-    """Keep the program that ``words`` name."""
+    """Start the program of the command line ``words`` and wait for it."""
     owner, lifeline = map(int, words[:2])
     os.set_inheritable(lifeline, False)
     libc = ctypes.CDLL(None)
@@ -53,7 +53,7 @@ def main(words: Sequence[str]) -> NoReturn:
 
 
 def _become(libc: ctypes.CDLL, program: str, command: Sequence[str]) -> NoReturn:
-    """Be the program, which goes when its keeper is killed."""
+    """Become the program; it is killed when its keeper is."""
     keeper = os.getppid()
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     try:
@@ -102,7 +102,7 @@ def _watch(child: int, owner: int, lifeline: int, woken: int) -> int:
 
 
 def _reap(child: int) -> int | None:
-    """Bury all that have ended; the status of ``child`` if it is among them."""
+    """Reap all children that have ended; the status of ``child`` if it is among them."""
     status = None
     with contextlib.suppress(ChildProcessError):
         while (found := os.waitpid(-1, os.WNOHANG))[0]:

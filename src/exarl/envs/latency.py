@@ -10,6 +10,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from exarl.envs.base import Info
 from exarl.types import Arrays
 
 
@@ -45,13 +46,13 @@ class ExaLatency(gymnasium.Env[Any, Any]):
         self._steps = 0
 
     def reset(
-        self, *, seed: int | None = None, options: Any = None
-    ) -> tuple[np.ndarray, dict[str, Any]]:
+        self, *, seed: int | None = None, options: Info | None = None
+    ) -> tuple[np.ndarray, Info]:
         super().reset(seed=seed)
         self._steps = 0
         return self._observe(0.0), {}
 
-    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, Info]:
         seconds = self._draw()
         if self._spin:
             end = time.perf_counter() + seconds

@@ -8,6 +8,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from exarl.envs.base import Info
 from exarl.envs.cartpole import SavedCartPole
 from exarl.types import Arrays
 
@@ -28,12 +29,12 @@ class ExaMaskedCartPole(SavedCartPole):
         self.observation_space = spaces.Box(full.low[SHOWN], full.high[SHOWN])
 
     def reset(
-        self, *, seed: int | None = None, options: Any = None
-    ) -> tuple[np.ndarray, dict[str, Any]]:
+        self, *, seed: int | None = None, options: Info | None = None
+    ) -> tuple[np.ndarray, Info]:
         observation, info = super().reset(seed=seed, options=options)  # type: ignore[no-untyped-call]
         return observation[SHOWN], info
 
-    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+    def step(self, action: int | np.ndarray) -> tuple[np.ndarray, float, bool, bool, Info]:
         observation, reward, terminated, truncated, info = super().step(action)  # type: ignore[no-untyped-call]
         return observation[SHOWN], float(reward), terminated, truncated, info
 
@@ -59,14 +60,14 @@ class ExaRecall(gymnasium.Env[Any, Any]):
         self._steps = 0
 
     def reset(
-        self, *, seed: int | None = None, options: Any = None
-    ) -> tuple[np.ndarray, dict[str, Any]]:
+        self, *, seed: int | None = None, options: Info | None = None
+    ) -> tuple[np.ndarray, Info]:
         super().reset(seed=seed)
         self._cue = int(self.np_random.integers(self._cues))
         self._steps = 0
         return self._observe(), {}
 
-    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, Info]:
         answered = self._steps >= self._asked
         self._steps += 1
         return self._observe(), float(answered and action == self._cue), answered, False, {}

@@ -1,11 +1,10 @@
-"""What ``reset`` and ``step`` return, taken apart, and words for what is not Gymnasium's."""
+"""Takes apart what ``reset`` and ``step`` return; errors for what does not follow Gymnasium."""
 
 from __future__ import annotations
 
-from typing import Any
-
-import gymnasium
 import numpy as np
+
+from exarl.envs.base import Env
 
 OLD_RESET = (
     "reset takes no seed, as in Gym before 0.26: write 'def reset(self, *, seed=None, options=None)',"
@@ -17,11 +16,16 @@ MAX_NAMED = 5
 
 
 class ContractError(ValueError):
-    """What an environment took or returned is not what Gymnasium says; what to change."""
+    """An environment that does not follow Gymnasium's interface; the message says what to change."""
 
 
-def begin(env: gymnasium.Env[Any, Any], seed: int | None = None) -> Any:
+def begin(env: Env, seed: int | None = None) -> object:
     """Reset ``env``; its first observation. ContractError when reset is not Gymnasium's."""
+    return begin_with_info(env, seed)[0]
+
+
+def begin_with_info(env: Env, seed: int | None = None) -> tuple[object, object]:
+    """Like ``begin``, for the observation and ``info``."""
     try:
         found = env.reset() if seed is None else env.reset(seed=seed)
     except TypeError as error:
@@ -33,10 +37,10 @@ def begin(env: gymnasium.Env[Any, Any], seed: int | None = None) -> Any:
             "reset returned an observation without info, as in Gym before 0.26: return observation,"
             " info, of which the second is a dict, such as {}"
         )
-    return found[0]
+    return found[0], found[1]
 
 
-def not_five(found: Any) -> ContractError:
+def not_five(found: object) -> ContractError:
     """The error for a ``step`` whose result cannot be taken as five values."""
     count = len(found) if isinstance(found, tuple | list) else 1
     if count != 4:
@@ -50,11 +54,11 @@ def not_five(found: Any) -> ContractError:
     )
 
 
-def as_number(reward: Any) -> float:
+def as_number(reward: object) -> float:
     """A reward as a number, also when it is an array of one; ContractError otherwise."""
     if not isinstance(reward, np.ndarray):
         try:
-            return float(reward)
+            return float(reward)  # type: ignore[arg-type]
         except (TypeError, ValueError):
             pass
     array = np.asarray(reward)

@@ -1,4 +1,4 @@
-"""Pictures of environments for a film, or words on why there are none."""
+"""Pictures of environments for a video, or the reason why there are none."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from exarl.envs.base import Env
 from exarl.envs.registration import creator_of, extra_for, find_spec
 from exarl.errors import ConfigError, EnvironmentFailure
 
@@ -20,8 +21,8 @@ def check_pictures(id: str) -> None:
         raise ConfigError(f"--video: {id} makes no pictures: its constructor takes no render_mode")
 
 
-def picture(env: gymnasium.Env[Any, Any]) -> np.ndarray:
-    """What ``env`` shows now, as bytes [height, width, 3]; ConfigError when it shows nothing."""
+def picture(env: Env) -> np.ndarray:
+    """A picture of ``env`` as bytes [height, width, 3]; ConfigError when it makes none."""
     try:
         frame: Any = env.render()
     except (ImportError, gymnasium.error.DependencyNotInstalled) as error:

@@ -7,6 +7,7 @@ import inspect
 import re
 import warnings
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from importlib.metadata import distributions, entry_points
 from importlib.util import find_spec as find_module
 from typing import Any, cast
@@ -16,33 +17,25 @@ from gymnasium.envs.registration import EnvSpec as GymSpec
 from gymnasium.envs.registration import load_env_creator
 
 from exarl.config import Schema, schema_of_signature
+from exarl.envs.base import Env
 from exarl.envs.context import EnvContext, temporary_context
 from exarl.envs.guard import FAILING, in_words
 from exarl.errors import MIN_PART, ConfigError, did_you_mean, install
 from exarl.registry import comes_from, import_named, what_registers
 
 BUILTIN: dict[str, tuple[str, int | None]] = {
-    "ExaBooster-v0": ("exarl.science.booster.env:ExaBooster", 100),
-    "ExaBoosterDiscrete-v0": ("exarl.science.booster.env:ExaBoosterDiscrete", 100),
-    "ExaCH-v0": ("exarl.science.cahn_hilliard.env:ExaCH", 30),
-    "ExaCH3D-v0": ("exarl.science.cahn_hilliard.env:ExaCH3D", 30),
     "ExaCartPole-v1": ("exarl.envs.cartpole:ExaCartPole", 500),
-    "ExaCovid-v0": ("exarl.science.covid.env:ExaCovid", 21),
     "ExaExternal-v0": ("exarl.envs.external.env:ExternalEnv", None),
     "ExaFaulty-v0": ("exarl.envs.faulty:ExaFaulty", None),
     "ExaLatency-v0": ("exarl.envs.latency:ExaLatency", None),
     "ExaMaskedCartPole-v0": ("exarl.envs.memory:ExaMaskedCartPole", 500),
     "ExaRecall-v0": ("exarl.envs.memory:ExaRecall", None),
     "ExaRemote-v0": ("exarl.envs.external.remote:RemoteEnv", None),
-    "ExaTetris-v0": ("exarl.science.tetris.env:ExaTetris", 10_000),
-    "ExaWaterClusterDiscrete-v0": ("exarl.science.water_cluster.env:ExaWaterClusterDiscrete", 50),
 }
-"""id -> (entry point, limit on an episode's steps)"""
+"""id -> (entry point, limit on an episode's steps), of the environments in this room"""
 
-WITH_EXTRAS: dict[str, tuple[str, int | None]] = {
-    "ExaTetrisNES-v0": ("exarl.science.tetris.nes:ExaTetrisNES", None),
-}
-"""Likewise, for what needs a package of an extra."""
+SCIENCE = "exarl.science"
+"""The package of EXARL's science cases, which registers its environments as anybody's package does."""
 
 EXTRAS = {"box2d": "box2d", "mujoco": "mujoco", "pygame": "video"}
 """Packages that Gymnasium's environments need, and EXARL's extras that have them."""
@@ -61,10 +54,18 @@ OTHERS = {
 
 
 def register_all() -> None:
-    """Enter EXARL's environments into Gymnasium's registry (also its plug-in hook)."""
-    for id, (entry_point, limit) in (BUILTIN | WITH_EXTRAS).items():
+    """Enter EXARL's environments into Gymnasium's registry."""
+    for id, (entry_point, limit) in BUILTIN.items():
         if id not in gymnasium.registry:
             gymnasium.register(id=id, entry_point=entry_point, max_episode_steps=limit)
+    import_module(SCIENCE)
+
+
+def packaged_ids() -> list[str]:
+    """The ids of all environments that come with EXARL, sorted."""
+    register_all()
+    known = gymnasium.registry.items()
+    return sorted({*BUILTIN, *(id for id, spec in known if comes_from(SCIENCE, spec.entry_point))})
 
 
 def register(id: str, entry_point: str | Callable[..., Any], **options: Any) -> None:
@@ -80,9 +81,8 @@ def plugins() -> dict[str, str]:
 
 def env_ids() -> list[str]:
     """Every registered environment id, EXARL's first."""
-    register_all()
-    known = {*gymnasium.registry, *plugins()}
-    return sorted(known, key=lambda id: (id not in BUILTIN | WITH_EXTRAS, id))
+    own = packaged_ids()
+    return [*own, *sorted({*gymnasium.registry, *plugins()} - {*own})]
 
 
 def find_spec(id: str) -> GymSpec:
@@ -90,7 +90,9 @@ def find_spec(id: str) -> GymSpec:
     register_all()
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a word on outdated versions is not an error here
+            warnings.simplefilter(
+                "ignore"
+            )  # a warning about outdated versions is not an error here
             module, _, name = id.rpartition(":")
             if not module and name not in gymnasium.registry:
                 module = plugins().get(name, "")
@@ -168,12 +170,12 @@ def asks_for(id: str, name: str) -> bool:
 
 def make_env(
     id: str,
-    kwargs: Mapping[str, Any],
+    kwargs: Mapping[str, object],
     *,
     comm: Any = None,
     context: EnvContext | None = None,
     render_mode: str | None = None,
-) -> tuple[gymnasium.Env[Any, Any], int | None]:
+) -> tuple[Env, int | None]:
     """The environment without a time limit, and the limit its registration asks for.
 
     The rollout cuts episodes itself, so that a limit can be changed and an episode be restored.
@@ -197,7 +199,7 @@ def make_env(
             env = gymnasium.make(
                 spec, max_episode_steps=-1, disable_env_checker=True, **dict(kwargs), **extra
             )
-    except FAILING as error:  # whatever a constructor makes of the values it was given
+    except FAILING as error:  # anything that a constructor raises for its arguments
         if own is not None:
             own.remove()
         cause = f"{in_words(error)}{extra_for(error)}"

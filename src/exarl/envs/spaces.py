@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from exarl.envs.base import Space
 from exarl.errors import ConfigError
 from exarl.types import ArraySpec, EnvSpec
 
@@ -28,7 +29,7 @@ class SpaceAdapter:
     frames: int = 1  # of the last steps, stacked in the observations of ``spec``
 
 
-def decoder(adapter: SpaceAdapter, space: spaces.Space[Any], xp: Any) -> Callable[[Any], Any]:
+def decoder(adapter: SpaceAdapter, space: Space, xp: Any) -> Callable[[Any], Any]:
     """``adapter.decode`` over ``xp``, for use within a compiled program."""
     count = adapter.spec.n_actions
     if count is None:
@@ -41,7 +42,7 @@ def decoder(adapter: SpaceAdapter, space: spaces.Space[Any], xp: Any) -> Callabl
     return lambda index: placed[index]
 
 
-def action_values(adapter: SpaceAdapter, space: spaces.Space[Any]) -> np.ndarray | None:
+def action_values(adapter: SpaceAdapter, space: Space) -> np.ndarray | None:
     """What the environment takes for each index [actions, size], such as the values of a Box's bins.
 
     None where actions are continuous, or the indices of a Discrete space."""
@@ -53,8 +54,8 @@ def action_values(adapter: SpaceAdapter, space: spaces.Space[Any]) -> np.ndarray
 
 def adapt(
     env_id: str,
-    observation_space: spaces.Space[Any],
-    action_space: spaces.Space[Any],
+    observation_space: Space,
+    action_space: Space,
     *,
     action_kind: str,
     nactions: int,
@@ -93,7 +94,7 @@ def adapt(
     return SpaceAdapter(spec, encode, _to_box(action_space), frames)
 
 
-def _unsupported(env_id: str, space: spaces.Space[Any]) -> str:
+def _unsupported(env_id: str, space: Space) -> str:
     return (
         f"actions of {env_id} are a {type(space).__name__}; supported are Discrete, MultiDiscrete,"
         " MultiBinary and Box: put a wrapper around it that makes one of these out of its parts"
@@ -116,7 +117,7 @@ def _to_box(space: spaces.Box, xp: Any = np) -> Callable[[Any], Any]:
     return decode
 
 
-def _observations(env_id: str, space: spaces.Space[Any]) -> tuple[ArraySpec, Callable[[Any], Any]]:
+def _observations(env_id: str, space: Space) -> tuple[ArraySpec, Callable[[Any], Any]]:
     if isinstance(space, spaces.Box):
         dtype = "uint8" if space.dtype == np.uint8 else "float32"
         return ArraySpec(space.shape, dtype), lambda observation: observation
@@ -130,9 +131,7 @@ def _observations(env_id: str, space: spaces.Space[Any]) -> tuple[ArraySpec, Cal
     return ArraySpec((size,), "float32"), encode
 
 
-def _discrete_actions(
-    env_id: str, space: spaces.Space[Any], nactions: int
-) -> tuple[int, Callable[[Any], Any]]:
+def _discrete_actions(env_id: str, space: Space, nactions: int) -> tuple[int, Callable[[Any], Any]]:
     """How many actions there are, and what the environment calls the i-th."""
     if isinstance(space, spaces.Discrete):
         start = int(space.start)

@@ -10,30 +10,31 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from exarl.envs.base import Env, Info, Space
 from exarl.envs.outcome import as_number, begin, not_five
 
 Tell = Callable[[int, float], None]
-"""Hears after every reset and step how many steps were made, and in how many seconds."""
+"""Called after every reset and step with the steps made so far and the seconds they took."""
 
 
 class Watched(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Tells of every call, and raises ContractError for what is not Gymnasium's.
+    """Reports every call, and raises ContractError for what does not follow Gymnasium.
 
     ``steps`` and ``spent`` are all steps so far and the seconds of all calls, ``seconds`` those of the
     last call.
     """
 
-    def __init__(self, env: gymnasium.Env[Any, Any], tell: Tell) -> None:
+    def __init__(self, env: Env, tell: Tell) -> None:
         super().__init__(env)
         self._tell = tell
         self.steps = 0
         self.spent = 0.0
         self.seconds = 0.0
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Info | None = None) -> tuple[object, Info]:
         return self._timed(lambda: begin(self.env, seed), 0), {}
 
-    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+    def step(self, action: object) -> tuple[object, float, bool, bool, Info]:
         found: Any = self._timed(lambda: self.env.step(action), 1)
         try:
             observation, reward, terminated, truncated, info = found
@@ -51,13 +52,15 @@ class Watched(gymnasium.Wrapper[Any, Any, Any, Any]):
         return found
 
 
-def actions(env: Watched, count: int) -> list[Any]:
+def actions(env: Watched, count: int) -> list[object]:
     """Random actions, the same at every call."""
     env.action_space.seed(0)
     return [env.action_space.sample() for _ in range(count)]
 
 
-def trajectory(env: Watched, chosen: list[Any], beside: Watched | None = None) -> list[np.ndarray]:
+def trajectory(
+    env: Watched, chosen: list[object], beside: Watched | None = None
+) -> list[np.ndarray]:
     """An episode of seed 1; another environment ``beside`` it takes every second turn."""
     space = env.observation_space
     observation, _ = env.reset(seed=1)
@@ -78,7 +81,7 @@ def trajectory(env: Watched, chosen: list[Any], beside: Watched | None = None) -
 def difference(
     one: list[np.ndarray], other: list[np.ndarray], as_float32: bool = False
 ) -> str | None:
-    """Where two trajectories part, in words; None when they do not."""
+    """Where two trajectories differ, for a message; None when they do not."""
     kind = np.float32 if as_float32 else np.float64
     for step, (a, b) in enumerate(zip(one, other, strict=False)):
         if not np.array_equal(a.astype(kind), b.astype(kind), equal_nan=True):
@@ -101,6 +104,6 @@ def paces(env: Watched, count: int) -> tuple[list[float], list[float]]:
     return steps, resets
 
 
-def flat(space: Any, observation: Any) -> np.ndarray:
+def flat(space: Space, observation: object) -> np.ndarray:
     """All numbers of an observation."""
     return np.asarray(spaces.flatten(space, observation), np.float64).ravel()

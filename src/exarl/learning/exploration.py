@@ -94,10 +94,10 @@ class Together(Streams):
 
 
 def epsilon_at(
-    steps: int | Array,
-    start: float,
-    end: float,
-    decay: float,
+    steps: float | Array,
+    start: float | Array,
+    end: float | Array,
+    decay: float | Array,
     linear_steps: int,
     xp: Namespace = np,
 ) -> Array:

@@ -6,7 +6,7 @@ from exarl.types import Array, Namespace
 
 
 def n_step_returns(
-    xp: Namespace, rewards: Array, terminated: Array, truncated: Array, gamma: float, n: int
+    xp: Namespace, rewards: Array, terminated: Array, truncated: Array, gamma: float | Array, n: int
 ) -> tuple[Array, Array, Array]:
     """Discounted rewards of up to ``n`` steps, the discount of what follows, and the last step.
 
@@ -55,9 +55,9 @@ def vtrace(
     discount_t: Array,
     ended: Array,
     rho: Array,
-    lambda_: float = 1.0,
-    clip_rho: float = 1.0,
-    clip_c: float = 1.0,
+    lambda_: float | Array = 1.0,
+    clip_rho: float | Array = 1.0,
+    clip_c: float | Array = 1.0,
 ) -> tuple[Array, Array]:
     """Value targets and policy-gradient advantages [T, B] (Espeholt et al. 2018, arXiv 1802.01561).
 

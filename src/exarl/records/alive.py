@@ -1,8 +1,8 @@
-"""Whether a process that signed a file is still alive, seen from this host or from another one.
+"""Whether the process that wrote its card into a file is still alive, on this machine or another.
 
-On the same machine the process table knows. Elsewhere a process is alive while it touches its file,
-by the clock of the disk that both share, or while it holds a lock on the file: the kernel keeps that
-lock also for a process whose simulation lets no thread run.
+On the same machine the process table decides. A process on another machine is alive while it touches
+its file, by the clock of the disk that both share, or while it holds a lock on the file: the kernel
+keeps that lock even while a simulation blocks all threads of the process.
 """
 
 from __future__ import annotations
@@ -14,44 +14,45 @@ import socket
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from exarl.records.directory import open_regular
 
 BEAT_S = 10.0
 """Seconds between two signs of life."""
 SILENT_S = 90.0
-"""Seconds without a sign after which a process on another host is taken for dead."""
+"""Seconds without a sign of life after which a process on another host counts as dead."""
+
+Card = Mapping[str, object]
+"""What identifies a process, as it is stored in a file."""
 
 
-def own_card() -> dict[str, Any]:
-    """What identifies this process to others."""
+def own_card() -> dict[str, object]:
+    """The card of this process."""
     pid = os.getpid()
-    job = os.environ.get("SLURM_JOB_ID")
     return {
         "host": socket.gethostname(),
         "pid": pid,
         "born": born(pid),
         "machine": machine(),
-        "job": [job, int(os.environ.get("SLURM_RESTART_COUNT") or 0)] if job else None,
+        "job": _job(),
     }
 
 
-def is_here(card: Mapping[str, Any]) -> bool:
+def is_here(card: Card) -> bool:
     """Whether the process of ``card`` would be in this machine's process table."""
     if card.get("machine"):
         return bool(card["machine"] == machine())
     return card.get("host") == socket.gethostname()
 
 
-def is_alive(card: Mapping[str, Any], file: Path, now: float) -> bool:
-    """Whether the process of ``card``, which touches ``file``, is alive as far as can be told.
+def is_alive(card: Card, file: Path, now: float) -> bool:
+    """Whether the process of ``card``, which touches ``file``, is alive as far as is known.
 
     ``now`` is the time by the clock of the file's disk.
     """
     if is_here(card):
         with contextlib.suppress(TypeError, ValueError, OverflowError):
-            return born(int(card["pid"])) in (0, card.get("born"))
+            return born(int(str(card["pid"]))) in (0, card.get("born"))
         return False
     if _queued_again(card):
         return False
@@ -66,7 +67,7 @@ def is_alive(card: Mapping[str, Any], file: Path, now: float) -> bool:
 
 
 def is_locked(handle: int) -> bool:
-    """Whether another process holds the lock on an open file, where the disk has such locks."""
+    """Whether another process holds the lock on an open file; False where the disk has no locks."""
     try:
         fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
         fcntl.flock(handle, fcntl.LOCK_UN)
@@ -80,7 +81,7 @@ def is_locked(handle: int) -> bool:
 def born(pid: int) -> int | None:
     """When a process of this machine was started, in the kernel's ticks.
 
-    None: there is none, or only the zombie of one. 0: there is one, and no more can be known.
+    None: there is no such process, or only a zombie. 0: it exists, and nothing else is known.
     """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rsplit(")", 1)[1].split()
@@ -105,20 +106,25 @@ def machine() -> str:
         return ""
 
 
-def _queued_again(card: Mapping[str, Any]) -> bool:
+def _job() -> list[object] | None:
+    """This Slurm job and how often it was queued again; None outside of Slurm."""
+    job = os.environ.get("SLURM_JOB_ID")
+    return [job, int(os.environ.get("SLURM_RESTART_COUNT") or 0)] if job else None
+
+
+def _queued_again(card: Card) -> bool:
     """Whether the process was of this Slurm job before it was queued again: Slurm has ended it."""
-    mine, other = own_card()["job"], card.get("job")
-    try:
-        return bool(mine and other and mine[0] == other[0] and mine[1] > other[1])
-    except (TypeError, LookupError):
-        return False
+    match _job(), card.get("job"):
+        case [mine, int(now)], [other, int(then)]:
+            return mine == other and now > then
+    return False
 
 
 class Heartbeat:
     """Touches ``file``, which must exist, every ``BEAT_S`` seconds while open, and keeps it locked.
 
-    A daemon thread does it, so it neither waits for the work of other threads nor keeps the process
-    alive. It holds on to the file that was there at first, not to another one of the same name.
+    A daemon thread does this: it does not wait for the work of other threads, and does not keep the
+    process alive. It keeps the file that it opened first, not a later one of the same name.
     """
 
     def __init__(self, file: Path) -> None:
@@ -135,13 +141,13 @@ class Heartbeat:
         if not self._over.is_set():
             self._over.set()
             self._thread.join(1.0)
-            if not self._thread.is_alive():  # else it hangs on a disk that does not answer
+            if not self._thread.is_alive():  # otherwise it hangs on a disk that does not answer
                 os.close(self._handle)
 
     def _beat(self) -> None:
         locked = False
         while True:
-            if not locked:  # here and not in the caller: a disk may take its time to say no
+            if not locked:  # in this thread, since a disk may be slow to refuse
                 with contextlib.suppress(OSError):
                     fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     locked = True

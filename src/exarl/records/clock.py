@@ -9,7 +9,7 @@ from time import perf_counter_ns
 from exarl.records.trace import Tracer
 
 BEGINNING = ("start", "compile")
-"""Phases of a learner before it can work; they say nothing of how fast it then is."""
+"""Phases of a learner before it can work; they do not tell how fast it is afterwards."""
 BOUNDS = (
     "environment",
     "uneven",
@@ -28,13 +28,13 @@ class Clock:
 
     def __init__(self, tracer: Tracer) -> None:
         self.tracer = tracer
-        self.on_move: Callable[[], None] = lambda: None  # what hears that work goes on
+        self._on_move: Callable[[], None] = lambda: None
         self.seconds: dict[str, float] = {}
         self._started = perf_counter_ns()
 
     @contextmanager
     def phase(self, name: str, within: str | None = None) -> Iterator[None]:
-        """Count the body's time as ``name``, and not as the phase ``within`` which it is part of."""
+        """Count the time of the body as ``name``, and not as the phase ``within`` that surrounds it."""
         start = perf_counter_ns()
         try:
             yield
@@ -49,7 +49,11 @@ class Clock:
 
     def moved(self) -> None:
         """Something was done: a phase of work ended, or a step within a long one."""
-        self.on_move()
+        self._on_move()
+
+    def tell(self, moved: Callable[[], None]) -> None:
+        """Call ``moved`` from now on whenever something was done."""
+        self._on_move = moved
 
     def add(self, name: str, seconds: float) -> None:
         self.seconds[name] = self.seconds.get(name, 0.0) + seconds
@@ -59,13 +63,13 @@ class Clock:
         return (perf_counter_ns() - self._started) / 1e9
 
     def take(self) -> dict[str, float]:
-        """The sums so far, starting again from nothing."""
+        """Return the sums so far and reset them."""
         taken, self.seconds = self.seconds, {}
         return taken
 
 
 def fractions(seconds: Mapping[str, float], whole: float) -> dict[str, float]:
-    """Each phase as a part of ``whole`` seconds, and what is left as ``other``."""
+    """Each phase as a fraction of ``whole`` seconds, and the rest as ``other``."""
     whole = max(whole, sum(seconds.values()), 1e-9)
     parts = {name: value / whole for name, value in seconds.items()}
     return parts | {"other": max(0.0, 1 - sum(parts.values()))}
@@ -74,11 +78,11 @@ def fractions(seconds: Mapping[str, float], whole: float) -> dict[str, float]:
 def bound(
     learner: Mapping[str, float], actors: Mapping[str, float], compared: bool = True
 ) -> tuple[str, str]:
-    """What bounds a run once it is under way: one of ``BOUNDS``, and one line for the reader.
+    """What limits the speed of a run: one of ``BOUNDS``, and one line for the user.
 
-    Given are the parts of time of its learner and its actors; ``compared``: whether there are several
-    actors, of which some may be slower than others. The learner's start and its compiling, for which
-    actors wait as well, are left out of it.
+    ``learner`` and ``actors`` are fractions of their time by phase. ``compared``: there are several
+    actors, some of which may be slower than others. The learner's start and compiling, during which
+    actors wait as well, do not count.
     """
     began = sum(learner.get(name, 0.0) for name in BEGINNING)
     if began > 0.7:

@@ -1,4 +1,4 @@
-"""The run directory: where everything of a run stands."""
+"""The run directory: the paths of all files of a run, and how they are read and written."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import errno
 import json
 import os
 import secrets
-import shutil
 import stat
 import time
 from collections.abc import Iterator, Mapping
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from exarl.errors import ConfigError, StorageError
+from exarl.records.replacing import remove, replacing
 
 _FILES = {
     "config": "config.json",
@@ -36,13 +36,13 @@ _FILES = {
 }
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""What a disk answers that has no room left, at least for this user or this file."""
-_WAITING_S = 600.0  # a process that waits for a run writes its card again more often than that
+"""Errors of a disk without room, for this user or this file at least."""
+_WAITING_S = 600.0  # a process that waits for a run rewrites its card more often than this
 
 
 @dataclass(frozen=True)
 class RunDirectory:
-    """Paths of one run, by name: ``run.config``, ``run.progress`` ... Touches no disk itself."""
+    """The paths of one run, by name: ``run.config``, ``run.progress`` ... Does not read the disk."""
 
     path: Path
 
@@ -55,8 +55,8 @@ class RunDirectory:
         """A file that belongs to one rank, e.g. ``logs/rank_0003.log``."""
         return self.logs / f"{stem}_{rank:04d}.{suffix}"
 
-    def create(self, config: Mapping[str, Any], manifest: Mapping[str, Any]) -> None:
-        """Make the directory; ``config.json`` comes last, so its presence means a whole run."""
+    def create(self, config: Mapping[str, object], manifest: Mapping[str, object]) -> None:
+        """Create the directory; ``config.json`` is written last, so a run that has it is whole."""
         try:
             self.logs.mkdir(parents=True, exist_ok=True)
             self.checkpoints.mkdir(exist_ok=True)
@@ -74,19 +74,19 @@ class RunDirectory:
 
 
 def new_run_directory(output_dir: str, agent: str, env: str, workflow: str) -> RunDirectory:
-    """A fresh, unique name below ``output_dir``; nothing is created yet."""
+    """A new, unique path below ``output_dir``; nothing is created yet."""
     now, id = time.strftime("%Y%m%d-%H%M%S"), secrets.token_hex(3)
     name = f"{agent}_{in_a_path(env)}_{workflow}_{now}_{id}"
     return RunDirectory(expand(output_dir) / name)
 
 
 def in_a_path(id: str) -> str:
-    """An id as part of a file's name."""
+    """An id in a form that can be part of a file's name."""
     return id.replace("/", "-").replace(":", "-")
 
 
 def expand(path: str | os.PathLike[str]) -> Path:
-    """``path`` with ``~`` spelt out; ConfigError when there is no such home."""
+    """``path`` with ``~`` replaced by the home folder; ConfigError when there is none."""
     try:
         return Path(path).expanduser()
     except RuntimeError as error:
@@ -94,7 +94,7 @@ def expand(path: str | os.PathLike[str]) -> Path:
 
 
 def absolute(path: str | os.PathLike[str] = ".") -> Path:
-    """``path`` from the root, so that it still holds when an environment changes the working folder."""
+    """``path`` as an absolute one, which stays right when an environment changes the working folder."""
     try:
         return expand(path).absolute()
     except FileNotFoundError as error:
@@ -102,7 +102,7 @@ def absolute(path: str | os.PathLike[str] = ".") -> Path:
 
 
 def check_place(folder: Path) -> None:
-    """ConfigError when ``folder`` could not be made or written to; nothing is touched."""
+    """ConfigError when ``folder`` cannot be created or written to; nothing is changed."""
     try:
         standing = next(place for place in (folder, *folder.parents) if place.exists())
         good = standing.is_dir() and os.access(standing, os.W_OK)
@@ -116,7 +116,7 @@ def check_place(folder: Path) -> None:
 
 @contextlib.contextmanager
 def made_folder(folder: Path, *files: Path) -> Iterator[None]:
-    """Make ``folder``; if the body fails, what was made and is still empty is removed again."""
+    """Create ``folder``; if the body raises, whatever was created and is still empty is removed."""
     fresh = [place for place in (*files, folder, *folder.parents) if not place.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -135,6 +135,7 @@ def made_folder(folder: Path, *files: Path) -> Iterator[None]:
 
 
 def reason(error: Exception) -> str:
+    """The error in words, without its number."""
     return getattr(error, "strerror", None) or str(error)
 
 
@@ -146,7 +147,7 @@ def _is_folder(path: Path) -> bool:
 
 
 def stored_ranks(run: RunDirectory) -> int:
-    """On how many ranks a run was started."""
+    """The number of ranks of a run, from its manifest; ConfigError when that is damaged."""
     manifest = read_json(run.manifest)
     try:
         world = int(manifest["layout"]["world"])
@@ -168,22 +169,19 @@ def open_run(path: str | os.PathLike[str]) -> RunDirectory:
 
 
 def sweep_left_over(run: RunDirectory) -> None:
-    """Remove what processes that were killed had begun to write; only for the holder of the run."""
+    """Remove unfinished files of killed processes; only the holder of the run may call this."""
     for folder in (run.path, run.logs, run.checkpoints, run.best):
         for path in folder.glob(".*.tmp"):
             with contextlib.suppress(OSError):
-                waits = path.name.startswith(f".{run.lock.name}.")  # a process, for the run
+                waits = path.name.startswith(f".{run.lock.name}.")  # the card of a waiting process
                 if waits and time.time() - path.stat().st_mtime < _WAITING_S:
                     continue
-                if path.is_dir() and not path.is_symlink():
-                    shutil.rmtree(path, ignore_errors=True)
-                else:
-                    path.unlink()
+                remove(path)
 
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turn a failure to write below ``path`` into one line that says so."""
+    """Turn a failure to write below ``path`` into a StorageError of one line."""
     try:
         yield
     except OSError as error:
@@ -193,7 +191,7 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def open_regular(path: Path, flags: int = os.O_RDONLY) -> int:
-    """A descriptor of a regular file; OSError for anything else, where opening could wait for ever."""
+    """Open a regular file; OSError for anything else, such as a pipe, which could block for ever."""
     handle = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
@@ -202,10 +200,10 @@ def open_regular(path: Path, flags: int = os.O_RDONLY) -> int:
 
 
 def read_regular(path: Path) -> bytes:
-    """All of a regular file; OSError as ``open_regular`` raises it."""
+    """The content of a regular file; OSError for any other kind of file."""
     with open(open_regular(path), "rb") as file:
         content = file.read()
-    if content is None:  # files of the kernel's, which would keep a reader waiting
+    if content is None:  # some files of the kernel would block
         raise OSError(None, "it cannot be read at once", str(path))
     return content
 
@@ -220,17 +218,7 @@ def read_json(path: Path) -> Any:
         raise ConfigError(f"{path} is damaged: {error}") from error
 
 
-def write_json(path: Path, data: Any) -> None:
-    """Write aside, sync, rename: the file is whole or absent, never half."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with aside.open("w", encoding="utf-8") as file:
-            json.dump(data, file, indent=2)
-            file.write("\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(aside, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            aside.unlink()
-        raise
+def write_json(path: Path, data: object) -> None:
+    """Write a JSON file so that it is whole on disk, or as it was before."""
+    with replacing(path, sync=True) as aside:
+        aside.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")

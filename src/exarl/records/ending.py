@@ -1,4 +1,4 @@
-"""The last words of a run: its summary, whether it came to its end or failed."""
+"""The end of a run: its summary, whether it finished or failed."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 from exarl.errors import ExarlError
 from exarl.records.directory import RunDirectory, write_json
 from exarl.records.follow import last_row
-from exarl.records.lock import clear, leave_error, part_of
-from exarl.records.metrics import finite
+from exarl.records.lock import clear, part_of, store_error
+from exarl.records.metrics import FROM_BLOCKS, finite
 from exarl.records.state import FAILED, ended_as, read_summary
 from exarl.types import FAILURES
 
@@ -20,7 +20,7 @@ _LONGEST = 500  # characters of an error
 
 
 def write_summary(run: RunDirectory, summary: Mapping[str, Any]) -> dict[str, Any]:
-    """Write down how this part of a run ended, and return it; ``summary`` has at least a ``reason``."""
+    """Write how this part of a run ended, and return it; ``summary`` has at least a ``reason``."""
     whole = {"state": "", "error": None, **summary, "part": part_of(run)}
     whole["state"] = ended_as(str(summary["reason"]))
     write_json(run.summary, whole)
@@ -36,11 +36,11 @@ def write_failure(
     rank: int = 0,
     signum: int | None = None,
 ) -> None:
-    """Write a summary of a run that could not end in order, as far as that is possible.
+    """Write the summary of a run that failed, as far as that is possible.
 
-    ``known`` is what the learner can tell; without it, as on another rank, the last row has to do.
-    The first error of a ``part`` counts: other ranks fail because of it. After a second stop signal,
-    ``signum`` being the first, the run was stopped. A run that was not created leaves nothing behind.
+    ``known`` is the learner's summary; without it, as on another rank, the last row is used. The first
+    error of a ``part`` counts: other ranks fail because of it. A run that a second stop signal
+    interrupted was stopped by the first, ``signum``. Nothing is written for a run that was not created.
     """
     present = part_of(run)
     if part is not None and present not in (None, part):
@@ -54,12 +54,12 @@ def write_failure(
             return
         known = known or before
     stopped = signum is not None and isinstance(error, KeyboardInterrupt)
-    told = "interrupted before the last checkpoint" if stopped else describe(error)
+    text = "interrupted before the last checkpoint" if stopped else describe(error)
     environment = getattr(error, "environment", None)
     summary = {
         **(known or _from_last_row(run)),
         "reason": signal.Signals(signum).name if stopped and signum is not None else FAILED,
-        "error": told,
+        "error": text,
         "failure": {
             "rank": rank,
             "host": socket.gethostname(),
@@ -69,15 +69,15 @@ def write_failure(
     }
     try:
         write_summary(run, summary)
-    except OSError:  # a disk that is full still has room where the lock stands
-        leave_error(run, told)
+    except OSError:  # on a full disk, the lock's own place can still be written
+        store_error(run, text)
 
 
 def describe(error: BaseException | str) -> str:
-    """An error in one line; also one whose own description fails."""
+    """An error in one line, even if its own ``__str__`` raises."""
     if isinstance(error, str | ExarlError):
         text = str(error).strip()
-        if text.startswith("Traceback"):  # as another process told it
+        if text.startswith("Traceback"):  # as another process reported it
             text = text.splitlines()[-1]
     else:
         (text, *_) = traceback.TracebackException(type(error), error, None).format_exception_only()
@@ -86,7 +86,7 @@ def describe(error: BaseException | str) -> str:
 
 
 def _from_last_row(run: RunDirectory) -> dict[str, Any]:
-    """What the files tell of a run whose learner cannot."""
+    """The summary of a run whose learner cannot give one."""
     row = last_row(run.result)
 
     def count(key: str) -> int:
@@ -102,6 +102,6 @@ def _from_last_row(run: RunDirectory) -> dict[str, Any]:
         "best_reward_mean": None,
         "best_evaluation": None,
         "last_reward_mean": finite(row, "episode_reward_mean"),
-        "env_restarts": count("env_restarts"),
+        **{column: count(column) for column in FROM_BLOCKS},
         "env_failures": {kind: count(f"env_{kind}") for kind in FAILURES},
     }

@@ -34,18 +34,16 @@ _VALUE_SIMPLE = b"\x15"  # Summary.Value.simple_value = 2, float
 class EventWriter:
     """Appends scalars to a new event file in ``folder``, which is created where it is missing.
 
-    Writes are buffered and reach the disk every five seconds of calls and at ``close``. Belongs to
-    one thread. A full or lost disk shows as OSError.
+    Writes are buffered and reach the disk at calls at least five seconds apart and at ``close``. Use it
+    from one thread. OSError when the disk is full or gone.
     """
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         name = f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}.{os.getpid()}"
-        # Appending, since a run resumed in the same process and second meets its own file.
+        # Append: a run resumed in the same process and second finds its own file.
         self._file = (folder / name).open("ab")
-        self._heads: dict[
-            str, bytes
-        ] = {}  # metric name -> its encoded Summary.Value up to the number
+        self._heads: dict[str, bytes] = {}  # metric -> its encoded Summary.Value up to the number
         version = b"brain.Event:2"
         self._file.write(
             _record(_wall_time(None) + _EVENT_FILE_VERSION + _varint(len(version)) + version)

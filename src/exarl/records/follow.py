@@ -1,7 +1,7 @@
-"""A run seen from outside, by its files alone: from another process, or another machine.
+"""A run as another process or machine sees it, by its files alone.
 
-Each look opens the files anew, which is when a network disk asks its server for what is new, and
-reads only their ends; a file that is cut, replaced or half written needs no special care then.
+Every call opens the files again, since only then does a network disk ask its server for changes, and
+reads only their ends. So files that were cut, replaced or half written need no special care.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from exarl.records.metrics import finite
 from exarl.records.state import RUNNING, UNKNOWN, State, state_of
 
 _TAIL_BYTES = 1 << 16
-_SETTLED_S = 60.0  # a summary older than the rows' file is believed after so long without a row
+_SETTLED_S = 60.0  # without a row, after which a summary older than the rows is believed
 
 
 @dataclass(frozen=True)
 class Look:
-    """A run at one moment: its newest whole row, how old its rows' file is, and how it stands."""
+    """A run at one moment: its newest whole row, the age of the file of rows, and its state."""
 
-    row: Mapping[str, Any]
+    row: Mapping[str, object]
     age_s: float
     state: State
 
     @property
     def summary(self) -> Mapping[str, Any]:
-        """Empty while the run goes on, and where it wrote none."""
+        """The summary; empty while the run goes on, and where it wrote none."""
         return self.state.summary or {}
 
     @property
@@ -41,22 +41,22 @@ class Look:
 
     @property
     def patience_s(self) -> float:
-        """How long a run of this pace may be silent before that is worth a word."""
+        """Seconds without a new row after which the user is told, for a run of this speed."""
         seconds, rows = finite(self.row, "time_total_s"), finite(self.row, "training_iteration")
         pace = seconds / rows if seconds and rows else 0.0
         return max(60.0, 10 * pace)
 
 
 def look(run: RunDirectory) -> Look:
-    """The run as of now; nothing is touched."""
+    """The run as it is now; only reads."""
     row = last_row(run.result)
     touched = _touched(run.result) or _touched(run.config) or time.time()
-    # Of two machines' clocks one may be ahead: nothing is younger than now.
+    # The clock of another machine may be ahead: no age is negative.
     age = max(0.0, time.time() - touched)
     return Look(row, age, _believed(run, state_of(run), row, touched, age))
 
 
-def last_row(path: Path) -> dict[str, Any]:
+def last_row(path: Path) -> dict[str, object]:
     """The newest whole row of a ``result.jsonl``; empty where there is none."""
     size = _TAIL_BYTES
     while True:
@@ -64,13 +64,11 @@ def last_row(path: Path) -> dict[str, Any]:
             with open(open_regular(path), "rb") as file:
                 whole = file.seek(0, os.SEEK_END)
                 file.seek(max(0, whole - size))
-                lines = (file.read() or b"").split(b"\n")[
-                    :-1
-                ]  # the last part is a line being written
+                *lines, _ = (file.read() or b"").split(b"\n")  # the last one is being written
         except OSError:
             return {}
         if size < whole:
-            lines = lines[1:]  # cut off at its beginning
+            lines = lines[1:]  # the first one is cut
         for line in reversed(lines):
             try:
                 row = json.loads(line)
@@ -84,10 +82,12 @@ def last_row(path: Path) -> dict[str, Any]:
 
 
 def _believed(
-    run: RunDirectory, state: State, row: Mapping[str, Any], touched: float, age: float
+    run: RunDirectory, state: State, row: Mapping[str, object], touched: float, age: float
 ) -> State:
-    """The state but for a summary that names no part: one of an earlier version of EXARL, or one made
-    by hand, tells nothing of a part that began after it."""
+    """The state, or UNKNOWN if it comes from a summary without a part that may be out of date.
+
+    Earlier versions of EXARL wrote such summaries, and so may a user.
+    """
     written = _touched(run.summary)
     if state.summary is None or "part" in state.summary or written is None:
         return state

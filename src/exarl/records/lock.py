@@ -1,8 +1,8 @@
-"""A run is written by one process at a time: the one whose card is in ``lock.json``.
+"""The lock of a run: only the process whose card is in ``lock.json`` writes to the run.
 
-The file is made by linking a finished one to its name, which succeeds for one process only, on network
-disks too. Its holder touches it (``records/alive.py``) and removes it at the end. What a killed process
-left is taken over.
+The file is created by linking a finished one to its name, which only one process can do, also on
+network disks. Its holder touches it (``records/alive.py``) and removes it at the end. The lock of a
+process that was killed is taken over.
 """
 
 from __future__ import annotations
@@ -14,12 +14,11 @@ import logging
 import os
 import secrets
 import time
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from types import TracebackType
 
 from exarl.errors import ConfigError, StorageError
-from exarl.records.alive import SILENT_S, Heartbeat, is_alive, is_here, is_locked, own_card
+from exarl.records.alive import SILENT_S, Card, Heartbeat, is_alive, is_here, is_locked, own_card
 from exarl.records.directory import (
     FULL,
     RunDirectory,
@@ -33,32 +32,32 @@ from exarl.records.directory import (
 log = logging.getLogger(__name__)
 
 LOCK_WAIT = "EXARL_LOCK_WAIT"
-"""Environment variable: seconds to wait for a living holder to end; without it none are."""
+"""Environment variable: seconds to wait until a holder that is alive ends (default: 0)."""
 PATIENT = {LOCK_WAIT: "120"}
-"""For what follows a run that may still be writing its last checkpoint: in sweeps, after restarts."""
+"""For processes that continue a run which may still be writing its last checkpoint."""
 _POLL_S = 0.5
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
-def read_holder(run: RunDirectory) -> dict[str, Any] | None:
-    """The card of the process that holds a run; None: no one does. {}: it cannot be read."""
+def read_holder(run: RunDirectory) -> dict[str, object] | None:
+    """The card of the process that holds a run; None: no process does. {}: it cannot be read."""
     return _read_card(run.lock)
 
 
 def part_of(run: RunDirectory) -> str | None:
-    """The part of the run that is going on: each process that takes a run begins another one."""
+    """The current part of the run: each process that takes the run begins a new part."""
     holder = read_holder(run)
     return str(holder["part"]) if holder and "part" in holder else None
 
 
-def named(card: Mapping[str, Any]) -> str:
-    """A holder in words."""
+def named(card: Card) -> str:
+    """The process of a card in words: its number, its host and when it began."""
     since = f", since {card['since']}" if "since" in card else ""
     return f"process {card.get('pid', '?')} on {card.get('host', 'an unknown host')}{since}"
 
 
 def refuse_if_held(run: RunDirectory) -> None:
-    """ConfigError when a process of this machine holds the run; to be told before more is started."""
+    """ConfigError when a process of this machine holds the run, to fail before anything is started."""
     holder = read_holder(run)
     if not holder or "error" in holder or not is_here(holder) or _patience():
         return
@@ -67,7 +66,7 @@ def refuse_if_held(run: RunDirectory) -> None:
 
 
 def check_part(run: RunDirectory, part: str | None) -> None:
-    """StorageError when the run is no longer there, or another process has taken it over."""
+    """StorageError when the run was deleted, or another process has taken it over."""
     if part is None:
         return
     if not run.exists():
@@ -77,9 +76,11 @@ def check_part(run: RunDirectory, part: str | None) -> None:
         raise StorageError(f"{run.path} was taken over by {named(holder)}")
 
 
-def leave_error(run: RunDirectory, error: str) -> None:
-    """Write the error into the lock of a run that failed, which then stays: the room it takes is
-    there even on a disk that is full. Nothing where that fails."""
+def store_error(run: RunDirectory, error: str) -> None:
+    """Write the error of a failed run into its lock, which then remains.
+
+    This works on a full disk, since the file exists already. Does nothing if it fails.
+    """
     card = read_holder(run)
     if card:
         text = json.dumps({**card, "error": error}).encode()
@@ -97,9 +98,9 @@ def clear(run: RunDirectory) -> None:
 class RunLock:
     """The right to write to a run. While open, this process holds it.
 
-    Opening makes the run's folder. ConfigError when another process holds the run and is alive. A
-    holder on another machine that has been silent for less than ``SILENT_S`` may be dead or not: it is
-    waited for until it shows.
+    Opening creates the run's folder. ConfigError when another process holds the run and is alive. A
+    holder on another machine that was silent for less than ``SILENT_S`` may be alive: opening waits
+    until it gives a sign of life or that time has passed.
     """
 
     def __init__(self, run: RunDirectory) -> None:
@@ -113,6 +114,10 @@ class RunLock:
         }
 
     @property
+    def run(self) -> RunDirectory:
+        return self._run
+
+    @property
     def part(self) -> str:
         """The part of the run that began when this process took it."""
         return str(self._card["part"])
@@ -122,7 +127,7 @@ class RunLock:
         return self
 
     def take(self) -> None:
-        """Take the run, if that has not been done."""
+        """Take the run, unless this process holds it already."""
         if self._held:
             return
         with contextlib.ExitStack() as stack:
@@ -137,10 +142,15 @@ class RunLock:
                 raise _cannot(self._run, error) from error
             self._stack, self._held = stack.pop_all(), True
 
-    def __exit__(self, *error: Any) -> None:
-        """Let go; may be called before the end, and then again."""
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Release the run; a second call does nothing."""
         self._held = False
-        self._stack.__exit__(*error)
+        self._stack.__exit__(kind, error, trace)
 
     def _remove(self) -> None:
         if _read_card(self._run.lock) == self._card:
@@ -148,7 +158,7 @@ class RunLock:
                 self._run.lock.unlink()
 
     def _take(self) -> None:
-        lock, first, told = self._run.lock, None, False
+        lock, first, warned = self._run.lock, None, False
         until = time.monotonic() + _patience()
         aside = lock.with_name(f".{lock.name}.{self.part}.tmp")
         try:
@@ -168,23 +178,24 @@ class RunLock:
                 certain = is_here(holder) or touched != first or _is_locked(lock)
                 if certain and time.monotonic() >= until:
                     raise _in_use(self._run, holder)
-                if not told:
-                    told = True
+                if not warned:
+                    warned = True
                     log.warning("%s", _waiting(self._run, holder, certain))
                 time.sleep(_POLL_S)
         finally:
             aside.unlink(missing_ok=True)
 
-    def _take_over(self, holder: Mapping[str, Any], aside: Path, now: float) -> bool:
-        """Put ``aside`` in the place of the lock of a dead holder; False: another process does so.
+    def _take_over(self, holder: Card, aside: Path, now: float) -> bool:
+        """Replace the lock of a dead holder by ``aside``; False: another process does so.
 
-        The name is never free meanwhile, and of all who find the dead one claims the right to it.
+        The lock exists all the time. Of the processes that notice the dead holder, only the one that
+        creates the claim replaces it.
         """
         claim = self._run.lock.with_name(f".{self._run.lock.name}.claim.tmp")
         if not _linked(aside, claim):
             claimer = _read_card(claim)
             if claimer is not None and not is_alive(claimer, claim, now):
-                claim.unlink(missing_ok=True)  # it died in the moment that this takes
+                claim.unlink(missing_ok=True)  # it was killed while it replaced the lock
             time.sleep(_POLL_S / 10)
             return False
         try:
@@ -197,7 +208,7 @@ class RunLock:
             claim.unlink(missing_ok=True)
 
 
-def _read_card(path: Path) -> dict[str, Any] | None:
+def _read_card(path: Path) -> dict[str, object] | None:
     try:
         card = json.loads(read_regular(path))
     except FileNotFoundError:
@@ -208,11 +219,11 @@ def _read_card(path: Path) -> dict[str, Any] | None:
 
 
 def _linked(aside: Path, lock: Path) -> bool:
-    """Give ``aside`` the name ``lock`` as well, if it is free; whether it was."""
+    """Link ``aside`` to the name ``lock``; False if that exists."""
     try:
         os.link(aside, lock)
     except FileExistsError:
-        # A server that is asked again, because its first answer was lost, says that it exists.
+        # A file server whose first answer was lost is asked again, and then says that it exists.
         return aside.stat().st_nlink == 2
     except OSError as error:
         if error.errno not in _NO_LINKS:
@@ -250,7 +261,7 @@ def _patience() -> float:
         return 0.0
 
 
-def _waiting(run: RunDirectory, holder: Mapping[str, Any], certain: bool) -> str:
+def _waiting(run: RunDirectory, holder: Card, certain: bool) -> str:
     if certain:
         return (
             f"{run.path} is held by {named(holder)}; waiting for its end, {_patience():g} s at most"
@@ -261,7 +272,7 @@ def _waiting(run: RunDirectory, holder: Mapping[str, Any], certain: bool) -> str
     )
 
 
-def _in_use(run: RunDirectory, holder: Mapping[str, Any]) -> ConfigError:
+def _in_use(run: RunDirectory, holder: Card) -> ConfigError:
     return ConfigError(
         f"{run.path} is in use by {named(holder)}: wait for its end or stop it"
         f" (if there is no such process, remove {run.lock})"
@@ -269,7 +280,7 @@ def _in_use(run: RunDirectory, holder: Mapping[str, Any]) -> ConfigError:
 
 
 def _cannot(run: RunDirectory, error: Exception) -> ConfigError | StorageError:
-    """A disk that is full may have room later; any other that cannot be written to is a wrong place."""
+    """The error for a run that cannot be written: StorageError on a full disk, else ConfigError."""
     cause = error.__cause__ if isinstance(error, StorageError) else error
     text = f"cannot write to {run.path}: {reason(cause if isinstance(cause, Exception) else error)}"
     if getattr(cause, "errno", None) in FULL:

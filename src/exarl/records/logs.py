@@ -1,4 +1,4 @@
-"""Logging: a file for each rank; warnings of the first, and of all environments, on the terminal."""
+"""Logging: a file per rank; the terminal shows warnings of the first rank and of all environments."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
 
 class _File(logging.FileHandler):
-    """A disk that is full is reported by whoever needs it, not by every line of the log."""
+    """Ignores a full disk: the code that needs the disk reports it, once."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
         pass
@@ -23,7 +23,7 @@ class _File(logging.FileHandler):
 
 
 class RankLog:
-    """Attaches handlers to the ``exarl`` logger and takes them away again on ``close``."""
+    """Attaches handlers to the ``exarl`` logger, and removes them on ``close``."""
 
     def __init__(self, path: Path | None, level: str, *, terminal: bool) -> None:
         self._logger = logging.getLogger("exarl")
@@ -39,7 +39,7 @@ class RankLog:
         self._add(handler, "%(levelname)s: %(message)s")
 
     def failed(self, error: BaseException) -> None:
-        """Leave the traceback in the file; the terminal hears of it elsewhere."""
+        """Write the traceback to the file only; the terminal shows the error otherwise."""
         form = "".join(traceback.format_exception(error))
         for handler in self._handlers:
             if isinstance(handler, _File):

@@ -11,13 +11,12 @@ import time
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
 PACKAGES = ("exarl", "numpy", "gymnasium", "jax", "jaxlib", "optax", "mpi4py", "safetensors")
 
 
-def make_manifest(layout: Mapping[str, Any], seed: int, **facts: Any) -> dict[str, Any]:
-    """The manifest of a run that starts now."""
+def make_manifest(layout: Mapping[str, object], seed: int, **facts: object) -> dict[str, object]:
+    """The manifest of a run that starts now; ``facts`` are added to it."""
     return {
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
@@ -41,7 +40,7 @@ def _version(package: str) -> str | None:
 
 
 def _commit() -> str | None:
-    """The commit of the working folder, which is where a user's own environment lives."""
+    """The commit of the working folder, where a user's own environment usually is; None: no commit."""
     try:
         found = subprocess.run(
             ["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5, check=False

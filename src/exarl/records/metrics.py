@@ -1,4 +1,4 @@
-"""Metrics on disk: progress.csv for the eye, result.jsonl complete, TensorBoard for the browser."""
+"""Metrics on disk: progress.csv as a table, result.jsonl with all values, files for TensorBoard."""
 
 from __future__ import annotations
 
@@ -10,14 +10,18 @@ import logging
 import math
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
 from exarl.records.directory import RunDirectory, open_regular, read_regular, writing
 from exarl.records.events import EventWriter
-from exarl.records.sinks import Sink
-from exarl.types import FAILURES
+from exarl.records.sinks import MetricsSink
+from exarl.types import FAILURES, Block
+
+FROM_BLOCKS: dict[str, Callable[[Block], int]] = {"env_restarts": lambda block: block.restarts}
+"""Columns that add up over blocks: what one block adds. A line here makes a column of progress.csv,
+result.jsonl and summary.json, counted over all learners and kept in checkpoints."""
 
 COLUMNS = (
     "training_iteration",
@@ -30,7 +34,7 @@ COLUMNS = (
     "updates_total",
     "policy_lag_mean",
     "policy_lag_max",
-    "env_restarts",
+    *FROM_BLOCKS,
     *(f"env_{kind}" for kind in FAILURES),
     "time_total_s",
     "steps_per_s",
@@ -38,7 +42,7 @@ COLUMNS = (
     "episode_reward_q25",
     "episode_reward_q75",
 )
-"""What every row holds; an agent's own metrics follow."""
+"""The columns of every row; the agent's own metrics follow."""
 
 _EVENTS_EVERY_S = 1.0
 _FLUSH_EVERY_S = 1.0
@@ -56,16 +60,16 @@ def is_timing(column: str) -> bool:
 def row_due(iteration: int) -> bool:
     """Whether an iteration gets a row: each up to 2,000, then every 2nd up to 4,000, every 4th ...
 
-    A function of the iteration alone, so that equal runs have equal rows; a run of any length has
-    about a thousand rows for each doubling of it.
+    It depends on the iteration only, so that equal runs have equal rows. Each doubling of a run's
+    length adds about a thousand rows.
     """
     return iteration % (1 << max(0, (iteration // _DENSE_ROWS).bit_length() - 1)) == 0
 
 
 class MetricsLog:
-    """Appends rows to the files of a run; ``kept`` rows of an earlier part of it stay.
+    """Appends rows to the files of a run, after the first ``kept`` rows of its earlier parts.
 
-    TensorBoard and ``sinks`` get a row a second at most.
+    TensorBoard and ``sinks`` get at most one row per second.
     """
 
     def __init__(
@@ -73,10 +77,10 @@ class MetricsLog:
         run: RunDirectory,
         agent_metrics: Sequence[str],
         kept: int = 0,
-        sinks: Sequence[Sink] = (),
+        sinks: Sequence[MetricsSink] = (),
     ) -> None:
         self.rows = kept
-        # A run begun by another version goes on with the columns it has.
+        # A run that another version began keeps its columns.
         found = _header(run.progress) if kept else []
         self._columns = found or [*COLUMNS, *agent_metrics]
         with writing(run.path):
@@ -86,16 +90,16 @@ class MetricsLog:
         if not found:
             self._writer.writerow(self._columns)
         if kept and not found:
-            log.warning("%s is damaged; its rows are taken from %s", run.progress, run.result.name)
+            log.warning("%s is damaged; its rows are copied from %s", run.progress, run.result.name)
             for row in read_rows(run.result):
                 self._write_cells(row)
         with writing(run.path):
-            self._sinks: list[Sink] = [EventWriter(run.events), *sinks]
+            self._sinks: list[MetricsSink] = [EventWriter(run.events), *sinks]
         self._evaluations = run.evaluations
         self._flushed = self._drawn = time.monotonic()
-        self._pending: Mapping[str, Any] | None = None
+        self._pending: Mapping[str, object] | None = None
 
-    def write(self, row: Mapping[str, Any]) -> None:
+    def write(self, row: Mapping[str, object]) -> None:
         self.rows += 1
         self._write_cells(row)
         self._jsonl.write(json.dumps({k: _finite(v) for k, v in row.items()}) + "\n")
@@ -109,7 +113,7 @@ class MetricsLog:
             self.flush()
 
     def evaluated(self, steps: int, rewards: Sequence[float], lengths: Sequence[int]) -> None:
-        """A row of evaluations.csv, which has one for each evaluation during training."""
+        """Add a row to evaluations.csv, which has one per evaluation during training."""
         row = {
             "timesteps_total": steps,
             "episodes": len(rewards),
@@ -128,7 +132,7 @@ class MetricsLog:
             sink.scalars(steps, {"evaluation/reward_mean": float(row["reward_mean"])})
 
     def flush(self) -> None:
-        """Hand everything to the operating system; a checkpoint must not know more than the files."""
+        """Write everything to disk; a checkpoint must not count rows that the files lack."""
         for file in (self._csv, self._jsonl):
             file.flush()
             os.fsync(file.fileno())
@@ -141,13 +145,13 @@ class MetricsLog:
         self._jsonl.close()
 
     def abandon(self) -> None:
-        """Close the files of a run that failed, whatever is left unwritten; also after ``close``."""
+        """Close the files of a run that failed, even if rows are lost; may follow ``close``."""
         closing = [*(sink.close for sink in self._sinks), self._csv.close, self._jsonl.close]
         for close in closing:
             with contextlib.suppress(OSError):
                 close()
 
-    def _write_cells(self, row: Mapping[str, Any]) -> None:
+    def _write_cells(self, row: Mapping[str, object]) -> None:
         self._writer.writerow([_cell(row.get(column)) for column in self._columns])
 
     def _write_events(self) -> None:
@@ -155,11 +159,11 @@ class MetricsLog:
         if row is not None:
             numbers = {k: float(v) for k, v in row.items() if isinstance(v, int | float)}
             for sink in self._sinks:
-                sink.scalars(int(row["timesteps_total"]), numbers)
+                sink.scalars(int(numbers["timesteps_total"]), numbers)
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    """The rows of a ``result.jsonl``, as far as they are whole."""
+    """The rows of a ``result.jsonl`` up to the first damaged one."""
     rows: list[dict[str, Any]] = []
     if path.is_file():
         with path.open(encoding="utf-8", errors="replace") as file:
@@ -175,7 +179,7 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
 
 
 def read_table(path: Path) -> list[dict[str, float]]:
-    """The rows of a CSV file of numbers; none where there is no file."""
+    """The rows of a CSV file of numbers; empty where it cannot be read."""
     try:
         with io.StringIO(read_regular(path).decode("utf-8", "replace"), newline="") as file:
             return [
@@ -187,13 +191,14 @@ def read_table(path: Path) -> list[dict[str, float]]:
 
 
 def mean(values: Iterable[float]) -> float:
-    """The mean; NaN of nothing."""
+    """The mean; NaN for no values."""
     listed = list(values)
     return math.fsum(listed) / len(listed) if listed else math.nan
 
 
 def _open_keeping(path: Path, lines: int) -> TextIO:
-    """Open for appending after the first ``lines`` lines; the rest, of a lost future, is cut off."""
+    """Open for appending after the first ``lines`` lines; later lines, which a resumed run writes
+    again, are removed."""
     file = open(open_regular(path, os.O_RDWR | os.O_CREAT), "r+b")
     for _ in range(lines):
         file.readline()
@@ -202,7 +207,7 @@ def _open_keeping(path: Path, lines: int) -> TextIO:
 
 
 def _header(path: Path) -> list[str]:
-    """The columns of a table that a run has begun; none where it is damaged, or not there."""
+    """The columns of a table; empty where it is damaged or missing."""
     try:
         with open(open_regular(path), "rb") as file:
             names = next(csv.reader([file.readline(_LONGEST_HEADER).decode()]), [])
@@ -211,25 +216,25 @@ def _header(path: Path) -> list[str]:
     return names if set(COLUMNS[:2]) <= set(names) else []
 
 
-def _cell(value: Any) -> Any:
+def _cell(value: object) -> object:
     return "" if value is None or (isinstance(value, float) and math.isnan(value)) else value
 
 
-def _finite(value: Any) -> Any:
+def _finite(value: object) -> object:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _number(text: Any) -> float:
+def _number(text: str | None) -> float:
     try:
-        return float(text)
+        return float(text or "nan")
     except (TypeError, ValueError):
         return math.nan
 
 
-def finite(row: Mapping[str, Any], key: str) -> float | None:
-    """The number at ``key``, or None where there is no finite one."""
+def finite(row: Mapping[str, object], key: str) -> float | None:
+    """The number at ``key``, or None if it is missing or not finite."""
     try:
-        value = float(row[key])
+        value = float(row[key])  # type: ignore[arg-type]  # TypeError is caught
     except (KeyError, TypeError, ValueError, OverflowError):
         return None
     return value if math.isfinite(value) else None

@@ -1,5 +1,4 @@
-"""Notes that a run leaves for the process that launched it (``exarl train --procs N``, a batch
-script)."""
+"""Notes of a run for the process that launched it: ``exarl train --procs N`` or a batch script."""
 
 from __future__ import annotations
 
@@ -11,32 +10,32 @@ RUN_FILE = "EXARL_RUN_FILE"
 ERROR_FILE = "EXARL_ERROR_FILE"
 END_FILE = "EXARL_END_FILE"
 STOP_FILE = "EXARL_STOP_FILE"
-"""Environment variables that name the files; unset where nobody asks."""
+"""Environment variables with the paths of the files; not set where no launcher reads them."""
 
 
 def note_run(path: Path) -> None:
-    """Where the run is, so that a lost job can be resumed."""
-    _leave(RUN_FILE, str(path.absolute()), "w")
+    """Note where the run is, so that a lost job can be resumed."""
+    _write(RUN_FILE, str(path.absolute()), "w")
 
 
 def note_error(message: str) -> bool:
-    """Why a rank failed; whether the launcher will show it, or what an earlier rank noted.
+    """Note why a rank failed; return whether the launcher shows this note, or that of an earlier rank.
 
-    The first one counts: the others fail because of it, and have their tracebacks in their logs.
+    The first error counts: other ranks fail because of it, and their logs have their tracebacks.
     """
-    _leave(ERROR_FILE, message, "x")
+    _write(ERROR_FILE, message, "x")
     return ERROR_FILE in os.environ and Path(os.environ[ERROR_FILE]).exists()
 
 
 def note_end(reason: str) -> None:
-    """Why the run has ended: launchers make what they like of exit codes when ranks are killed."""
-    _leave(END_FILE, reason, "w")
+    """Note why the run has ended: launchers do not pass on exit codes when ranks are killed."""
+    _write(END_FILE, reason, "w")
 
 
 def noted_stop(signum: int) -> int:
-    """The stop signal that the launcher of this job received, if it noted one; else ``signum``.
+    """The stop signal that the launcher of this job received, if it noted one, or else ``signum``.
 
-    Some MPI launchers pass no other signal on than SIGUSR1.
+    Some MPI launchers pass on no signal but SIGUSR1.
     """
     try:
         return int(Path(os.environ[STOP_FILE]).read_text(encoding="utf-8"))
@@ -44,7 +43,7 @@ def noted_stop(signum: int) -> int:
         return signum
 
 
-def _leave(variable: str, text: str, mode: str) -> None:
+def _write(variable: str, text: str, mode: str) -> None:
     if variable in os.environ:
         with (
             contextlib.suppress(OSError),

@@ -10,7 +10,7 @@ from pathlib import Path
 
 @contextlib.contextmanager
 def profiled(path: Path | None) -> Iterator[None]:
-    """Profile the body and leave the numbers in ``path``; None: do nothing."""
+    """Profile the body and write the result to ``path``; None: do not profile."""
     if path is None:
         yield
         return

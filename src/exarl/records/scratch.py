@@ -1,4 +1,4 @@
-"""Temporary folders that know their process, so that those of killed processes can be removed."""
+"""Temporary folders that name their process, so that those of killed processes can be removed."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _OWNER = ".owner"
 
 
 def scratch_folder(prefix: str, parent: str | None = None) -> Path:
-    """A new folder that only this user can look into, below ``parent`` or where temporary files go.
+    """A new folder that only this user can read, in ``parent`` or in the system's temporary folder.
 
-    It is the caller's to remove. What killed processes of this machine left there is removed first.
+    The caller removes it. Folders of killed processes of this machine are removed first.
     """
     sweep(Path(parent or tempfile.gettempdir()))
     folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
@@ -30,7 +30,7 @@ def scratch_folder(prefix: str, parent: str | None = None) -> Path:
 
 @contextlib.contextmanager
 def scratch(prefix: str) -> Iterator[Path]:
-    """Such a folder for the time of the body."""
+    """A ``scratch_folder`` that is removed after the body."""
     folder = scratch_folder(prefix)
     try:
         yield folder
@@ -39,13 +39,13 @@ def scratch(prefix: str) -> Iterator[Path]:
 
 
 def sign(folder: Path) -> None:
-    """Say that ``folder``, whose name begins with ``exarl-``, goes with this process."""
+    """Mark ``folder``, whose name begins with ``exarl-``, as one of this process."""
     with contextlib.suppress(OSError):
         (folder / _OWNER).write_text(json.dumps(own_card()), encoding="utf-8")
 
 
 def sweep(parent: Path) -> None:
-    """Remove the signed folders in ``parent`` of this user's processes that are no more."""
+    """Remove the signed folders in ``parent`` whose processes, of this user, have ended."""
     with contextlib.suppress(OSError), os.scandir(parent) as entries:
         for entry in entries:
             if not entry.name.startswith("exarl-") or not entry.is_dir(follow_symlinks=False):
@@ -55,7 +55,7 @@ def sweep(parent: Path) -> None:
 
 
 def _is_left(folder: str) -> bool:
-    """Whether the process that signed was one of this machine, and is gone."""
+    """Whether the process that signed the folder ran on this machine and has ended."""
     owner = Path(folder, _OWNER)
     try:
         card = json.loads(read_regular(owner))

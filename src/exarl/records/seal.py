@@ -1,4 +1,4 @@
-"""A keyed checksum that only this user can make: proof that a run or a study is as they wrote it."""
+"""Seals: keyed checksums that only this user can make, which show that a file is as they wrote it."""
 
 from __future__ import annotations
 
@@ -10,21 +10,20 @@ import os
 import secrets
 import stat
 from pathlib import Path
-from typing import Any
 
 KEY = "key"
-"""In the folder ``.exarl`` of the user's home; whoever reads it can make seals."""
+"""The file in ``~/.exarl`` that holds the key; every reader of it can make seals."""
 _BYTES = 32
 
 
-def make_seal(place: Path, facts: Any) -> str | None:
-    """The seal on ``facts`` of the run or study at ``place``; None where no key can be kept."""
+def make_seal(place: Path, facts: object) -> str | None:
+    """The seal on ``facts`` of the run or study at ``place``; None where no key can be stored."""
     key = _read_key() or _make_key()
     return _checksum(key, place, facts) if key else None
 
 
-def is_sealed(place: Path, facts: Any, seal: Any) -> bool:
-    """Whether this user has put ``seal`` on just these facts, at just this place."""
+def is_sealed(place: Path, facts: object, seal: object) -> bool:
+    """Whether ``seal`` is this user's seal on exactly these facts at this place."""
     key = _read_key()
     if key is None or not isinstance(seal, str) or not seal.isascii():
         return False
@@ -36,8 +35,8 @@ def has_key() -> bool:
     return _read_key() is not None
 
 
-def _checksum(key: bytes, place: Path, facts: Any) -> str:
-    # The place belongs to it: a copy of an own run, beside a stranger's modules, is not an own run.
+def _checksum(key: bytes, place: Path, facts: object) -> str:
+    # With the place, since a copy of an own run beside another user's modules is no own run.
     plain = json.loads(json.dumps(facts))
     text = json.dumps([os.path.realpath(place), plain], sort_keys=True)
     return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
@@ -51,7 +50,7 @@ def _key_file() -> Path | None:
 
 
 def _read_key() -> bytes | None:
-    """The user's key; None where there is none that the user alone can read and write."""
+    """The user's key; None without a key that only the user can read and write."""
     path = _key_file()
     try:
         if path is None:
@@ -66,7 +65,7 @@ def _read_key() -> bytes | None:
 
 
 def _make_key() -> bytes | None:
-    """A new key, or the one that another process has made meanwhile; None where none can be kept."""
+    """A new key, or that of another process which was faster; None where none can be stored."""
     path = _key_file()
     if path is None or not path.parent.parent.is_dir():
         return None
@@ -77,7 +76,7 @@ def _make_key() -> bytes | None:
             file.write(secrets.token_bytes(_BYTES))
             file.flush()
             os.fsync(file.fileno())
-        os.link(aside, path)  # whole or not at all, and never over the key of another process
+        os.link(aside, path)  # atomic, and never replaces the key of another process
     with contextlib.suppress(OSError):
         aside.unlink()
     return _read_key()

@@ -1,5 +1,5 @@
-"""Being told to stop: Ctrl-C, SIGTERM (a scheduler's notice), SIGUSR1 (a notice asked for), SIGHUP (the
-terminal is gone)."""
+"""Stop signals: SIGINT (Ctrl-C), SIGTERM (a scheduler), SIGUSR1 (sent on request), SIGHUP (the terminal
+was closed)."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import Any
 from exarl.records.notes import noted_stop
 
 ECHO_S = 0.1
-"""Seconds within which a signal that comes twice was sent once."""
+"""Seconds within which a second signal counts as the same one."""
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
 
 
 class StopSignals:
-    """While open, the first stop signal is noted in ``received``; a second one interrupts at once.
+    """While open, the first stop signal is stored in ``received``; a second one interrupts at once.
 
-    What comes again within ``ECHO_S`` is the same wish: launchers and schedulers may both pass it on.
+    A second one within ``ECHO_S`` is ignored: launcher and scheduler may both pass on the same signal.
     """
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class StopSignals:
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> StopSignals:
-        # Python delivers signals to the main thread; elsewhere the host program decides.
+        # Python delivers signals to the main thread only.
         if threading.current_thread() is threading.main_thread():
             self._before = {s: signal.signal(s, self._note) for s in heard()}
         return self
@@ -36,6 +36,10 @@ class StopSignals:
     def __exit__(self, *_: object) -> None:
         for signum, handler in self._before.items():
             signal.signal(signum, handler)
+
+    def stop(self, signum: int) -> None:
+        """Note a stop signal that another process has received."""
+        self.received = signum
 
     def _note(self, signum: int, _: FrameType | None) -> None:
         now = time.monotonic()
@@ -47,7 +51,7 @@ class StopSignals:
 
 
 def heard() -> list[signal.Signals]:
-    """The stop signals that are to be heard; under ``nohup`` the run outlives the terminal."""
+    """The stop signals to handle: all, but under ``nohup`` not SIGHUP."""
     nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     return [number for number in STOP_SIGNALS if number != signal.SIGHUP or not nohup]
 

@@ -1,4 +1,4 @@
-"""Where a run's numbers go besides its own files: Weights & Biases and MLflow, offline by default."""
+"""Metrics for services beside the run's own files: Weights & Biases and MLflow, offline by default."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from exarl.records.directory import RunDirectory, read_json, write_json
 log = logging.getLogger(__name__)
 
 PROJECT = "exarl"
-_BACKLOG = 100  # rows that wait for a slow sink; further ones pass it by
-_LAST_WORDS_S = 10.0  # that a sink has for what it still holds when the run ends
+_BACKLOG = 100  # rows that wait for a slow sink; it misses further ones
+_LAST_WORDS_S = 10.0  # that a sink has to write its last rows when the run ends
 
 
-class Sink(Protocol):
-    """Takes scalars; TensorBoard's event file (``EventWriter``) is one."""
+class MetricsSink(Protocol):
+    """Receives scalars; ``EventWriter`` for TensorBoard is one."""
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
-        """Keep ``values`` as those of ``step``."""
+        """Store ``values`` as those of ``step``."""
 
     def close(self) -> None:
-        """Let go of everything; a second call does nothing."""
+        """Release everything; a second call does nothing."""
 
 
 def check_sinks(names: Sequence[str], online: bool = False) -> None:
-    """ConfigError when a sink lacks its package, or an address."""
+    """ConfigError when the package or the address of a sink is missing."""
     for name in names:
         found = importlib.util.find_spec(name)
         if found is None or found.origin is None:  # a folder of that name is no package
@@ -44,24 +44,24 @@ def check_sinks(names: Sequence[str], online: bool = False) -> None:
 
 def open_sinks(
     names: Sequence[str], run: RunDirectory, *, online: bool = False, project: str | None = None
-) -> list[Sink]:
-    """The sinks of ``names`` for a run that has begun; a continued run goes on in the same ones."""
-    makers: dict[str, Callable[[], Sink]] = {
+) -> list[MetricsSink]:
+    """The sinks ``names`` of a run that has begun; a resumed run continues those it had before."""
+    makers: dict[str, Callable[[], MetricsSink]] = {
         "wandb": lambda: _Wandb(run, online, project or os.environ.get("WANDB_PROJECT", PROJECT)),
         "mlflow": lambda: _Mlflow(
             run, online, project or os.environ.get("MLFLOW_EXPERIMENT_NAME", PROJECT)
         ),
     }
-    return [Aside(name, makers[name]) for name in dict.fromkeys(names)]
+    return [BackgroundSink(name, makers[name]) for name in dict.fromkeys(names)]
 
 
-class Aside:
-    """A sink in a thread of its own, made there too: a run neither waits for it nor fails with it.
+class BackgroundSink:
+    """A sink that is created and called in its own thread: the run never waits for it or fails with it.
 
-    One that fails is given up, with one line in the log.
+    A sink that fails is dropped, with one line in the log.
     """
 
-    def __init__(self, name: str, make: Callable[[], Sink]) -> None:
+    def __init__(self, name: str, make: Callable[[], MetricsSink]) -> None:
         self._name = name
         self._make = make
         self._rows: queue.SimpleQueue[tuple[int, dict[str, float]] | None] = queue.SimpleQueue()
@@ -89,14 +89,14 @@ class Aside:
             while (row := self._rows.get()) is not None:
                 sink.scalars(*row)
             sink.close()
-        except Exception as error:  # noqa: BLE001 - a stranger's package may raise anything
+        except Exception as error:  # noqa: BLE001 - the service's package may raise anything
             self._lost = True
-            told = " ".join(str(error).split())[:300]
+            text = " ".join(str(error).split())[:300]
             log.warning(
                 "log_to %s failed, the run goes on without it: %s: %s",
                 self._name,
                 type(error).__name__,
-                told,
+                text,
             )
 
 
@@ -124,7 +124,7 @@ class _Wandb:
         )
         if known is None:
             _store_id(run, "wandb", id)
-        # A step of W&B's own can only grow; that of a run continued from a checkpoint goes back.
+        # The step of W&B can only grow; that of a run resumed from a checkpoint goes back.
         self._run.define_metric("*", step_metric="timesteps_total")
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
@@ -135,13 +135,13 @@ class _Wandb:
 
 
 class _Mlflow:
-    """A run of MLflow, its files in ``mlruns/`` of the run directory or wherever the user says."""
+    """A run of MLflow, its files in ``mlruns/`` of the run directory or at MLFLOW_TRACKING_URI."""
 
     def __init__(self, run: RunDirectory, online: bool, project: str) -> None:
         place = os.environ.get("MLFLOW_TRACKING_URI")
         if not place:
             place = (run.path.resolve() / "mlruns").as_uri()
-            # MLflow prefers databases; a file store asks for no server and no further package.
+            # MLflow prefers databases; a file store needs no server and no further package.
             os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
         if not online:
             os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
@@ -158,7 +158,7 @@ class _Mlflow:
             made = self._client.create_run(experiment, run_name=run.path.resolve().name)
             known = made.info.run_id
             parameters = [Param(key, value[:500]) for key, value in _flat(_stored_config(run))]
-            for first in range(0, len(parameters), 100):  # as many as MLflow takes at once
+            for first in range(0, len(parameters), 100):  # the most that MLflow accepts at once
                 self._client.log_batch(known, params=parameters[first : first + 100])
             _store_id(run, "mlflow", known)
         else:
@@ -175,7 +175,7 @@ class _Mlflow:
 
 
 def _stored_config(run: RunDirectory) -> dict[str, Any]:
-    """The run's ``config.json``, without what is of no use elsewhere."""
+    """The run's ``config.json`` without its seal."""
     return {name: part for name, part in read_json(run.config).items() if name != "seal"}
 
 
@@ -185,7 +185,7 @@ def _flat(config: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _stored_id(run: RunDirectory, name: str) -> str | None:
-    """The id under which an earlier part of this run was logged."""
+    """The id that an earlier part of this run was logged under."""
     file = run.path / f"{name}.json"
     return str(read_json(file)["id"]) if file.is_file() else None
 

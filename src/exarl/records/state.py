@@ -1,7 +1,7 @@
-"""How a run stands, from its files alone.
+"""The state of a run, from its files alone.
 
-``lock.json`` says who runs it, ``summary.json`` how its last part ended. Both name the part they
-belong to, so a summary of an earlier part is not taken for the end of this one.
+``lock.json`` names the process that runs it, ``summary.json`` says how its last part ended. Both name
+the part they belong to, so that a summary of an earlier part is not mistaken for the end of this one.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from exarl.records.lock import named, read_holder
 
 RUNNING, FINISHED, STOPPED, FAILED, KILLED = "running", "finished", "stopped", "failed", "killed"
 DIVERGENCE = "divergence"
-"""The reason of a run that failed because its losses or weights were not finite."""
+"""The reason in the summary of a run whose losses or weights were not finite."""
 UNKNOWN = "unknown"
-"""A run of a version of EXARL that kept no lock, without a summary."""
+"""The state of a run without lock and summary: an early version of EXARL wrote no lock."""
 STATES = (RUNNING, FINISHED, STOPPED, FAILED, KILLED, UNKNOWN)
 
 
 @dataclass(frozen=True)
 class State:
-    """How a run stands, and why: who runs it, what it stopped by, or its last error."""
+    """The state of a run and its cause: the process that runs it, why it stopped, or its last error."""
 
     name: str
     cause: str = ""
@@ -40,7 +40,7 @@ class State:
 
 
 def state_of(run: RunDirectory) -> State:
-    """How a run stands now; nothing is touched."""
+    """The state of a run now; only reads."""
     holder = read_holder(run)
     summary = read_summary(run)
     if holder is not None and (summary is None or summary.get("part") != holder.get("part")):
@@ -64,7 +64,7 @@ def ended_as(reason: str) -> str:
 
 
 def read_summary(run: RunDirectory) -> dict[str, Any] | None:
-    """The summary of the last part that ended; None where there is none, or a damaged one."""
+    """The summary of the last part that ended; None where it is missing or damaged."""
     try:
         summary = read_json(run.summary)
     except ConfigError:

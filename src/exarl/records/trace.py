@@ -1,27 +1,27 @@
-"""Traces for Chrome (``chrome://tracing``) and Perfetto (ui.perfetto.dev): a track a rank.
+"""Traces for Chrome (``chrome://tracing``) and Perfetto (ui.perfetto.dev): one track per rank.
 
-Every rank collects spans in memory and writes one part at its end; ``merge`` makes the trace of
-them. A part is compact (three integers a span), so that a thousand ranks merge in little memory.
+Every rank collects spans in memory and writes one part at its end; ``merge`` joins the parts to a
+trace. A part is compact (three integers per span), so that a thousand ranks need little memory.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import os
 import time
 from array import array
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+
+from exarl.records.replacing import replacing
 
 log = logging.getLogger(__name__)
 
 
 class Tracer:
-    """Collects named spans of one rank, up to ``limit``; later ones are only counted.
+    """Collects named spans of one rank, up to ``limit``; later ones are counted only.
 
     Times are ``time.perf_counter_ns()``; an anchor taken at construction turns them into wall-clock
     time, so that ranks align as well as their hosts' clocks do.
@@ -34,7 +34,7 @@ class Tracer:
         self.dropped = 0
         self._limit = limit
         self._names: dict[str, int] = {}  # name -> its number
-        self._beside: set[str] = set()  # those with a track of their own
+        self._beside: set[str] = set()  # names with their own track
         self._spans = array("q")  # number of the name, start, end; three to a span
         self._to_wall = _wall_minus_perf_counter()
 
@@ -49,7 +49,7 @@ class Tracer:
     def add(self, name: str, start_ns: int, end_ns: int, *, beside: bool = False) -> None:
         """Record one span from two readings of ``time.perf_counter_ns()``.
 
-        Spans of this name have a track ``beside`` the others when another thread makes them.
+        ``beside``: another thread makes spans of this name, so they have their own track.
         """
         if not self.enabled:
             return
@@ -62,7 +62,7 @@ class Tracer:
         self._spans.extend((number, start_ns, end_ns))
 
     def write(self, path: Path) -> None:
-        """Write this rank's part for ``merge``, aside and renamed; nothing when disabled."""
+        """Write this rank's part for ``merge``; nothing when disabled."""
         if not self.enabled:
             return
         spans = self._spans
@@ -78,7 +78,8 @@ class Tracer:
                 max(0, end - start) for start, end in zip(spans[1::3], spans[2::3], strict=True)
             ],
         }
-        with _aside(path) as file:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path) as aside, aside.open("w", encoding="utf-8") as file:
             json.dump(part, file, separators=(",", ":"))
 
 
@@ -97,7 +98,7 @@ class _Span:
 
 
 class _Nothing:
-    """What a disabled tracer hands out; one object serves all, since it holds nothing."""
+    """The span of a disabled tracer; one object serves all calls."""
 
     __slots__ = ()
 
@@ -110,15 +111,15 @@ _NOTHING = _Nothing()
 
 
 def merge(parts: Sequence[Path], target: Path) -> None:
-    """Write one trace of several ranks' parts, times starting at 0; aside, then renamed.
+    """Write one trace of the parts of several ranks, times starting at 0.
 
-    A part that is missing or damaged, as a killed rank leaves it, is named in the log and left out.
-    Parts are read one at a time, twice, so that memory is that of the largest part.
+    A part that is missing or damaged, as that of a killed rank, is named in the log and left out. Parts
+    are read one at a time, twice, so that memory is that of the largest part.
     """
     starts = {path: part.first_ns for path in parts if (part := _read_part(path)) is not None}
     origin = min((first for first in starts.values() if first is not None), default=0)
     dropped = {}
-    with _aside(target) as file:
+    with replacing(target) as aside, aside.open("w", encoding="utf-8") as file:
         file.write('{"displayTimeUnit":"ms","traceEvents":[')
         separator = "\n"
         for path in starts:
@@ -138,7 +139,7 @@ def merge(parts: Sequence[Path], target: Path) -> None:
 
 @dataclass(frozen=True)
 class _Part:
-    """One rank's spans as ``Tracer.write`` left them."""
+    """The spans of one rank, as ``Tracer.write`` stored them."""
 
     rank: int
     role: str
@@ -155,7 +156,7 @@ class _Part:
 
     @property
     def first_ns(self) -> int | None:
-        """When the earliest span began; spans are kept in the order in which they ended."""
+        """When the earliest span began; spans are in the order in which they ended."""
         return min(self.start_ns, default=None)
 
 
@@ -168,15 +169,15 @@ def _read_part(path: Path) -> _Part | None:
 
 
 def _events(part: _Part, origin: int) -> Iterator[str]:
-    """The JSON of every trace event of one rank: who it is, then its spans."""
+    """The JSON of every trace event of one rank: its name, then its spans."""
     pid = part.rank
     yield _metadata(pid, "process_name", name=part.label)
     yield _metadata(pid, "process_sort_index", sort_index=pid)
     yield _metadata(pid, "thread_name", name=part.role)
     if part.dropped:
         yield _metadata(pid, "process_labels", labels=f"{part.dropped} spans dropped")
-    # Built by hand: several times faster than json.dumps for each, and times keep their nanoseconds
-    # (a wall-clock time in microseconds does not fit into a double to better than 0.25).
+    # Formatted by hand: several times faster than json.dumps, and times keep their nanoseconds
+    # (a double has wall-clock times in microseconds to 0.25 only).
     tracks = {name: 1 + place for place, name in enumerate(part.beside)}
     for beside, track in tracks.items():
         yield _metadata(pid, "thread_name", tid=track, name=beside)
@@ -188,7 +189,7 @@ def _events(part: _Part, origin: int) -> Iterator[str]:
         yield f'{heads[name]}"ts":{_microseconds(start - origin)},"dur":{_microseconds(duration)}}}'
 
 
-def _metadata(pid: int, kind: str, tid: int = 0, **args: Any) -> str:
+def _metadata(pid: int, kind: str, tid: int = 0, **args: object) -> str:
     return json.dumps({"name": kind, "ph": "M", "pid": pid, "tid": tid, "args": args})
 
 
@@ -198,21 +199,7 @@ def _microseconds(ns: int) -> str:
 
 
 def _wall_minus_perf_counter() -> int:
-    """What to add to ``perf_counter_ns()`` to have ``time_ns()``."""
+    """The difference between ``time_ns()`` and ``perf_counter_ns()``."""
     before = time.perf_counter_ns()
     wall = time.time_ns()
     return wall - (before + time.perf_counter_ns()) // 2
-
-
-@contextmanager
-def _aside(path: Path) -> Iterator[TextIO]:
-    """A file that takes the place of ``path`` when the body ends well, and vanishes otherwise."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with aside.open("w", encoding="utf-8") as file:
-            yield file
-        aside.replace(path)
-    except BaseException:
-        aside.unlink(missing_ok=True)
-        raise

@@ -1,4 +1,4 @@
-"""Whose run it is: what a stored run or study would import, start or reach, and who has written it."""
+"""Whose run it is: what a stored run or study would import, start or connect to, and who wrote it."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from exarl.records.seal import is_sealed, make_seal
 log = logging.getLogger(__name__)
 
 REACHING = ("command", "address")
-"""Parameters that start a program or connect to a machine, whatever they are set to."""
+"""Parameters that start a program or connect to a machine, whatever their value."""
 NUMBERS = ("workflow.sweep",)
-"""Text that is only read as numbers."""
+"""Texts that are parsed as numbers only."""
 _PLAIN = re.compile(r"[\w.+-]*", re.ASCII)
-"""A word or a number: no path, no address, no module with a name in it, no command with words."""
+"""A word or a number: no path, address, module or command."""
 _LONGEST = 300
 
 
 def names_of_run(data: Mapping[str, Any]) -> list[str]:
-    """What a run's ``config.json`` names outside of EXARL and Gymnasium, each in words."""
+    """What the ``config.json`` of a run names outside of EXARL and Gymnasium, as texts for the user."""
     learner = data["learner"]
     found = [_selected(key, learner.get(key)) for key in SELECTORS.values()]
     found += [f"log_to {service}" for service in _texts(learner.get("log_to"))]
@@ -39,7 +39,7 @@ def names_of_run(data: Mapping[str, Any]) -> list[str]:
 
 
 def names_of_study(data: Mapping[str, Any]) -> list[str]:
-    """The same for ``study.json``, whose values are as typed."""
+    """``names_of_run`` for ``study.json``, whose values are as the user typed them."""
     found = [f"the configuration {data['config']}"] if data["config"] else []
     project = Path(str(data["folder"]), "exarl", "config")
     if project.exists():
@@ -58,27 +58,27 @@ def names_of_study(data: Mapping[str, Any]) -> list[str]:
 
 
 def check_run(place: Path, data: Mapping[str, Any], free: Sequence[str]) -> None:
-    """ConfigError when a run names something outside and this user has not written it here.
+    """ConfigError when a run names anything outside of EXARL and has no valid seal of this user.
 
-    ``free`` are parameters of the learner that anybody may change.
+    ``free`` are parameters of the learner that may change without a new seal.
     """
     _check(place, names_of_run(data), _facts_of_run(data, free), data.get("seal"))
 
 
 def check_study(place: Path, data: Mapping[str, Any]) -> None:
-    """The same for a study."""
+    """``check_run`` for a study."""
     _check(place, names_of_study(data), _facts_of_study(data), data.get("seal"))
 
 
 def sealed_run(place: Path, data: dict[str, Any], free: Sequence[str]) -> dict[str, Any]:
-    """``data`` with the user's seal, if what it names asks for one."""
+    """``data`` with the user's seal, if it names anything that needs one."""
     return _sealed(place, data, names_of_run(data), _facts_of_run(data, free))
 
 
 def sealed_again(
     place: Path, stored: dict[str, Any], trusted: Mapping[str, Any], free: Sequence[str]
 ) -> dict[str, Any]:
-    """``stored`` with the user's seal, if it still names what this process has ``trusted`` and runs."""
+    """``stored`` with the user's seal, if it still equals what this process ``trusted`` and runs."""
     same = all(
         (family == "learner" and key in free) or trusted[family].get(key) == value
         for family in FAMILIES
@@ -87,15 +87,15 @@ def sealed_again(
     return sealed_run(place, stored, free) if same else stored
 
 
-def sealed_study(place: Path, data: dict[str, Any], before: Any) -> dict[str, Any]:
-    """The same for a study; where no key can be kept, the seal of ``before`` stays."""
+def sealed_study(place: Path, data: dict[str, Any], before: object) -> dict[str, Any]:
+    """``sealed_run`` for a study; where no key can be stored, the seal of ``before`` stays."""
     found = _sealed(place, data, names_of_study(data), _facts_of_study(data))
     if "seal" not in found and isinstance(before, Mapping) and "seal" in before:
         return {**found, "seal": before["seal"]}
     return found
 
 
-def _check(place: Path, names: Sequence[str], facts: Any, seal: Any) -> None:
+def _check(place: Path, names: Sequence[str], facts: object, seal: object) -> None:
     if not names or is_sealed(place, facts, seal):
         return
     shown = ", ".join(dict.fromkeys(names))
@@ -105,27 +105,29 @@ def _check(place: Path, names: Sequence[str], facts: Any, seal: Any) -> None:
     )
 
 
-def _sealed(place: Path, data: dict[str, Any], names: Sequence[str], facts: Any) -> dict[str, Any]:
+def _sealed(
+    place: Path, data: dict[str, Any], names: Sequence[str], facts: object
+) -> dict[str, Any]:
     if not names:
         return data
     seal = make_seal(place, facts)
     if seal is None:
-        log.warning("no key can be kept in ~/.exarl: to continue %s will need --trust", place)
+        log.warning("no key can be stored in ~/.exarl: continuing %s will need --trust", place)
         return data
     return {**data, "seal": seal}
 
 
-def _facts_of_run(data: Mapping[str, Any], free: Sequence[str]) -> dict[str, Any]:
+def _facts_of_run(data: Mapping[str, Any], free: Sequence[str]) -> dict[str, object]:
     learner = {key: value for key, value in data["learner"].items() if key not in free}
     return {**{family: data[family] for family in FAMILIES}, "learner": learner}
 
 
-def _facts_of_study(data: Mapping[str, Any]) -> dict[str, Any]:
+def _facts_of_study(data: Mapping[str, object]) -> dict[str, object]:
     return {key: data[key] for key in ("folder", "config", "space", "train")}
 
 
-def _selected(key: str, id: Any) -> str:
-    """An id that brings a module; any other means what this Python has installed or registered."""
+def _selected(key: str, id: object) -> str:
+    """An id with a module, in words; empty for an id that is installed or registered."""
     return f"{key} {_shown(id)}" if isinstance(id, str) and ":" in id else ""
 
 
@@ -140,8 +142,8 @@ def _shown(text: str) -> str:
     return f"'{text[:_LONGEST]}' and {len(text) - _LONGEST} more characters"
 
 
-def _typed(text: Any) -> Any:
-    """A typed value as data: JSON, a list of plain words and numbers, or the text as it is."""
+def _typed(text: object) -> object:
+    """A value as the user typed it: JSON, a list of plain words and numbers, or the text itself."""
     if not isinstance(text, str):
         return text
     with contextlib.suppress(ValueError, RecursionError):
@@ -150,8 +152,8 @@ def _typed(text: Any) -> Any:
     return parts if all(_PLAIN.fullmatch(part) for part in parts) else text
 
 
-def _texts(value: Any) -> Iterator[str]:
-    """Every text within a value."""
+def _texts(value: object) -> Iterator[str]:
+    """Every text inside a value, keys included."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""A watchdog: a rank in which nothing moves writes down where it stands."""
+"""A watchdog: a rank that makes no progress writes the stacks of its threads to its log."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ _GRACE_S = 10.0  # that a busy machine may need to let the watching thread run
 class Watchdog:
     """Writes every thread's stack to a file when ``moved`` was not called for ``seconds``.
 
-    A thread watches, so it works while the main thread hangs in a solver or in MPI. A solver that
-    never lets other threads run is left to the interpreter's own timer: its dump reads stacks without
-    asking, which is safe only when they stand still, as they do then. None: no watchdog.
+    A thread watches, so it works while the main thread hangs in a solver or in MPI. If a solver blocks
+    all threads, the timer of ``faulthandler`` writes the stacks instead. It does not wait for the
+    interpreter, which is safe only while no thread runs, as is then the case. ``seconds`` None: no
+    watchdog.
     """
 
     def __init__(self, seconds: float | None, path: Path) -> None:
@@ -29,7 +30,7 @@ class Watchdog:
             self._thread.start()
 
     def moved(self) -> None:
-        """Something happened; cheap enough for every step."""
+        """Report progress; cheap enough for every step."""
         self._last = time.monotonic()
 
     def close(self) -> None:
@@ -41,18 +42,18 @@ class Watchdog:
 
     def _watch(self, seconds: float) -> None:
         assert self._file is not None
-        told = 0.0
+        written = 0.0
         while not self._over.wait(min(1.0, seconds / 4)):
             faulthandler.dump_traceback_later(seconds + _GRACE_S, repeat=True, file=self._file)
             now = time.monotonic()
-            if now - max(self._last, told) > seconds:
-                told = now
+            if now - max(self._last, written) > seconds:
+                written = now
                 self._file.write(stacks(f"Timeout ({seconds:g} s)"))
                 self._file.flush()
 
 
 def stacks(title: str) -> str:
-    """Where every other thread of this process is."""
+    """The stacks of all other threads of this process, below ``title``."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     lines = [f"{title}\n"]
     for ident, frame in sys._current_frames().items():

@@ -1,1 +1,1 @@
-"""Pages to read: a self-contained HTML page (``page``), and the report of runs made of it."""
+"""Self-contained HTML pages (``page``), and the report of runs as such a page."""

@@ -1,4 +1,4 @@
-"""Figures of a report, as the plain data that ``page.figure`` takes."""
+"""Figures of a report, as the plain data that ``page.figure`` accepts."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ AXES = {
     "time": ("time_total_s", "wall time (s)"),
     "updates": ("updates_total", "updates"),
 }
-MOST_POINTS, FEWEST_POINTS, ALL_POINTS = 1000, 50, 30_000  # of a line; of all lines of a figure
+MOST_POINTS, FEWEST_POINTS, ALL_POINTS = 1000, 50, 30_000  # per line; of all lines of a figure
 BAND_POINTS = 300
 RATE_POINTS = 50
-PANEL_HEIGHT = 330  # pixels of each of several environments
-MOST_LINES = 30  # single runs of a group that are drawn; of more the band says enough
+PANEL_HEIGHT = 330  # pixels per environment
+MOST_LINES = 30  # most single runs of a group that are drawn; the band shows the rest
 PHASES = {
     "env": "#2563a8",
     "inference": "#2f9e6e",
@@ -37,23 +37,23 @@ PHASES = {
     "start": "#e8b37a",
     "other": "#8d949c",
 }
-"""The phases of a run in the order they are drawn in, each always in its colour."""
+"""The phases of a run in drawing order, and their colours."""
 
 Curve = tuple[np.ndarray, np.ndarray]
-"""x, in order, and y; both finite."""
+"""x in ascending order, and y; both finite."""
 
 
 def curves(
     groups: Sequence[Group], take: Callable[[Run], Curve], x: str, y: str, *, decades: bool = False
 ) -> Figure | None:
-    """A line and a band for each group, over the runs of which ``take`` gives a curve.
+    """A line and a band for each group, over the curves that ``take`` gives for its runs.
 
-    Every environment has axes of its own: returns of one say nothing of another. With ``decades``
-    values that are all positive and far apart are drawn on a log scale.
+    Every environment has its own axes, since returns of different environments do not compare. With
+    ``decades``, positive values that span decades have a log scale. None without any curve.
     """
     count = sum(len(group.runs) for group in groups)
     points = int(np.clip(ALL_POINTS // max(count, 1), FEWEST_POINTS, MOST_POINTS))
-    drawn: dict[str, list[dict[str, Any]]] = {}
+    drawn: dict[str, list[dict[str, object]]] = {}
     values: dict[str, list[np.ndarray]] = {}
     named: set[str] = set()
     for env in environments(groups):
@@ -83,8 +83,8 @@ def environments(groups: Sequence[Group]) -> list[str]:
     return list(dict.fromkeys(run.env for group in groups for run in group.runs))
 
 
-def _panels(envs: Sequence[str], x: str, y: str, log: Mapping[str, bool]) -> dict[str, Any]:
-    """The layout of one panel for each environment, one below the other, with its name above it."""
+def _panels(envs: Sequence[str], x: str, y: str, log: Mapping[str, bool]) -> dict[str, object]:
+    """The layout with one panel per environment, one below the other, each with its name on top."""
     layout: dict[str, Any] = {"annotations": []}
     gap = 0.3 / len(envs)
     height = (1 - gap * (len(envs) - 1)) / len(envs)
@@ -125,7 +125,7 @@ def of_evaluations(run: Run) -> Curve:
 
 
 def rate_of(key: str) -> Callable[[Run], Curve]:
-    """How fast a total grows, over spans of equal time: single rows are too short to tell."""
+    """The growth rate of a total over equal spans of time; single rows are too short to measure it."""
 
     def take(run: Run) -> Curve:
         seconds, totals = _finite(column(run.rows, "time_total_s"), column(run.rows, key))
@@ -139,9 +139,9 @@ def rate_of(key: str) -> Callable[[Run], Curve]:
 
 
 def band(found: Sequence[Curve]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """x, low, median and high of several curves where at least two of them are.
+    """x, low, median and high of several curves, where at least two of them have values.
 
-    Low and high are the quartiles of four curves or more, and the extremes of fewer.
+    Low and high are the quartiles of four or more curves, and the extremes of fewer.
     """
     begin, end = min(x[0] for x, _ in found), max(x[-1] for x, _ in found)
     grid = np.linspace(begin, end, BAND_POINTS)
@@ -156,7 +156,7 @@ def band(found: Sequence[Curve]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np
 
 
 def bars(rows: Sequence[tuple[str, Mapping[str, float]]], title: str) -> Figure:
-    """A horizontal bar for each row, made of its parts; parts are named in the legend."""
+    """One horizontal bar per row, stacked from its parts; the legend names the parts."""
     given = dict.fromkeys(name for _, parts in rows for name in parts)
     names = [*(name for name in PHASES if name in given), *(n for n in given if n not in PHASES)]
     labels = [label for label, _ in rows]
@@ -183,13 +183,13 @@ def bars(rows: Sequence[tuple[str, Mapping[str, float]]], title: str) -> Figure:
 
 
 def scatter(rows: Sequence[Mapping[str, float]], key: str, result: str) -> Figure:
-    """One point a member of a population: its value of ``key`` and what came of it."""
+    """One point per agent of a population: its value of ``key`` and its result."""
     x, y = _finite(column(rows, key), column(rows, result))
     wide = bool(len(x) and x.min() > 0 and x.max() > 20 * x.min())
     points = {"type": "scatter", "mode": "markers", "x": x, "y": y, "marker": {"opacity": 0.6}}
     centre = {"type": "scatter", "mode": "lines", "name": "median"}
     values = np.unique(x)
-    if 1 < len(values) < len(x):  # several seeds a value
+    if 1 < len(values) < len(x):  # several seeds per value
         medians = [float(np.median(y[x == value])) for value in values]
         data = [points | {"name": "agents"}, centre | {"x": values, "y": medians}]
     else:
@@ -202,11 +202,11 @@ def scatter(rows: Sequence[Mapping[str, float]], key: str, result: str) -> Figur
 
 
 def _number(row: int) -> str:
-    """Of a panel's axes, as Plotly counts them."""
+    """The number of a panel's axes in Plotly's names: none for the first."""
     return "" if row == 1 else str(row)
 
 
-def _group_traces(label: str, found: Sequence[Curve], i: int) -> list[dict[str, Any]]:
+def _group_traces(label: str, found: Sequence[Curve], i: int) -> list[dict[str, object]]:
     color, dash = COLORS[i % len(COLORS)], ("solid", "dash", "dot")[i // len(COLORS) % 3]
     line = {"type": "scatter", "legendgroup": label, "mode": "lines"}
     name = label if len(found) == 1 else f"{label} ({len(found)} runs)"

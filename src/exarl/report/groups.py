@@ -1,4 +1,4 @@
-"""Runs that differ only in their seed are one group; what tells groups apart, and their names."""
+"""Groups of runs that differ only in their seed, their differences and their labels."""
 
 from __future__ import annotations
 
@@ -6,43 +6,44 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Any
 
+from exarl.config.resolve import SELECTORS
 from exarl.errors import ConfigError, did_you_mean
 from exarl.report.read import Run
 
-SELECTORS = ("learner.agent", "learner.env", "learner.workflow", "learner.model_type")
+CHOSEN = tuple(f"learner.{key}" for key in SELECTORS.values())
+"""The keys of agent, environment, workflow and network."""
 NO_MATTER = tuple(
     f"learner.{key}"
     for key in ("seed", "run_dir", "output_dir", "log_level", "log_to", "log_online", "log_project")
 )
-"""Keys that make no other experiment: where it stands, and the random numbers it draws."""
+"""Keys that may differ within a group: locations, logging and the seed."""
 RANKS = "layout.world"
 PACKAGED = "config/defaults"
-_LABELLED = 4  # keys in a name, at most
+_LABELLED = 4  # most keys in a label
 
 
 @dataclass(frozen=True)
 class Group:
-    """Runs of one experiment. ``values`` and ``origins`` are those its runs have in common."""
+    """Runs of one experiment. ``values`` are those that all its runs share."""
 
     label: str
     runs: tuple[Run, ...]
-    values: Mapping[str, Any]
+    values: Mapping[str, object]
     origins: Mapping[str, str]
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A key with its value in each group (None: it has none) and where that came from."""
+    """A key, its value in each group (None: the group has no such key) and its origin there."""
 
     key: str
-    values: tuple[Any, ...]
+    values: tuple[object, ...]
     origins: tuple[str, ...]
 
     @property
     def chosen(self) -> bool:
-        """Whether a user set it somewhere."""
+        """Whether a user set it in any group."""
         return any(origin not in ("", "default", "packaged") for origin in self.origins)
 
     @property
@@ -51,13 +52,13 @@ class Difference:
 
 
 def make_groups(runs: Sequence[Run], key: str | None = None) -> list[Group]:
-    """Runs by what they compute or, with ``key``, by the value of that parameter alone."""
+    """Runs grouped by their configuration or, with ``key``, by the value of that parameter alone."""
     full = None if key is None else _full_key(runs, key)
     sorted_runs: dict[str, list[Run]] = {}
     for run in runs:
         values = _values(run)
         if full is None:
-            same: Any = {k: v for k, v in values.items() if k not in NO_MATTER} or str(run.path)
+            same: object = {k: v for k, v in values.items() if k not in NO_MATTER} or str(run.path)
         else:
             same = values.get(full)
         sorted_runs.setdefault(json.dumps(same, sort_keys=True), []).append(run)
@@ -73,7 +74,7 @@ def make_groups(runs: Sequence[Run], key: str | None = None) -> list[Group]:
 
 
 def differences(groups: Sequence[Group]) -> list[Difference]:
-    """What is not the same in all groups, in the order of their configuration."""
+    """The keys whose values differ between groups, in the order of their configuration."""
     keys = dict.fromkeys(key for group in groups for key in group.values)
     found = [
         Difference(
@@ -93,14 +94,14 @@ def _group(runs: Sequence[Run]) -> Group:
     return Group("", tuple(runs), common, runs[0].origins)
 
 
-def _values(run: Run) -> dict[str, Any]:
+def _values(run: Run) -> dict[str, object]:
     layout = run.manifest.get("layout")
     world = layout.get("world") if isinstance(layout, Mapping) else None
     return {**run.values, RANKS: world} if world is not None else dict(run.values)
 
 
 def _full_key(runs: Sequence[Run], key: str) -> str:
-    """``learning_rate`` -> ``agent.learning_rate``; ConfigError for what no run has."""
+    """``learning_rate`` -> ``agent.learning_rate``; ConfigError when no run has it."""
     known = list(dict.fromkeys(name for run in runs for name in _values(run)))
     wanted = key.replace("-", "_")
     found = [name for name in known if wanted in (name, name.partition(".")[2])]
@@ -111,15 +112,15 @@ def _full_key(runs: Sequence[Run], key: str) -> str:
 
 
 def _labels(groups: Sequence[Group]) -> list[str]:
-    """Short names that tell the groups apart: first by what was chosen, else by all there is."""
+    """Short labels that distinguish the groups: by components, then set parameters, then all keys."""
     different = differences(groups)
-    selected = [d for d in different if d.key in (*SELECTORS, RANKS)]
+    selected = [d for d in different if d.key in (*CHOSEN, RANKS)]
     chosen = [d for d in different if d.chosen and d.everywhere and d not in selected]
     rest = [d for d in different if d not in selected and d not in chosen]
     labels = [_name(group) for group in groups]
-    for told in (selected, selected + chosen, selected + chosen + rest):
-        if told:
-            labels = [" · ".join(_says(d, i) for d in told[:_LABELLED]) for i in range(len(groups))]
+    for used in (selected, selected + chosen, selected + chosen + rest):
+        if used:
+            labels = [" · ".join(_says(d, i) for d in used[:_LABELLED]) for i in range(len(groups))]
         if len(set(labels)) == len(labels):
             return labels
     return [f"{label} #{i + 1}" for i, label in enumerate(labels)]
@@ -129,16 +130,16 @@ def _says(difference: Difference, i: int) -> str:
     key, value = difference.key, difference.values[i]
     if key == RANKS:
         return f"{value} rank{'s' * (value != 1)}"
-    return _word(value) if key in SELECTORS else f"{key.partition('.')[2]} {_word(value)}"
+    return _word(value) if key in CHOSEN else f"{key.partition('.')[2]} {_word(value)}"
 
 
 def _name(group: Group) -> str:
-    known = [str(group.values[key]) for key in SELECTORS[:3] if group.values.get(key) is not None]
+    known = [str(group.values[key]) for key in CHOSEN[:3] if group.values.get(key) is not None]
     return " · ".join(known) or group.runs[0].name
 
 
 def origin_of(group: Group, key: str) -> str:
-    """Where a value came from, in a word; empty where there is no value."""
+    """The origin of a value in short; empty without a value."""
     if key not in group.values:
         return ""
     origin = str(group.origins.get(key, "launch" if key == RANKS else "default"))
@@ -147,5 +148,5 @@ def origin_of(group: Group, key: str) -> str:
     return PurePath(origin).name if "/" in origin else origin
 
 
-def _word(value: Any) -> str:
+def _word(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)

@@ -1,26 +1,32 @@
-"""One self-contained HTML page: headings, words, tables and Plotly figures; it loads nothing."""
+"""A self-contained HTML page of headings, text, tables and Plotly figures, without external files."""
 
 from __future__ import annotations
 
 import html
 import json
 import math
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 from exarl.errors import ConfigError, StorageError, install
 from exarl.records.directory import reason
+from exarl.records.replacing import replacing
 from exarl.report.style import CSS, DARK, SCRIPT
 
-COLORS = ("#2563a8", "#d9622b", "#2f9e6e", "#8b5cb8", "#b8860b", "#c2417c", "#3a9fb5", "#7a7f87")
-"""The colours of groups, in order; readable on white and apart for most eyes."""
+if TYPE_CHECKING:
+    import plotly.graph_objects
 
-_LONG = 40  # characters of a cell that may become several lines
+COLORS = ("#2563a8", "#d9622b", "#2f9e6e", "#8b5cb8", "#b8860b", "#c2417c", "#3a9fb5", "#7a7f87")
+"""The colours of groups, in order; readable on white and distinct for most readers."""
+
+Cell: TypeAlias = "str | float | None"
+"""The content of a table's cell; None becomes a dash."""
+
+_LONG = 40  # characters from which on a column may wrap its lines
 _AXIS = {"gridcolor": "#e4e7eb", "linecolor": "#c4ccd4", "zerolinecolor": "#c4ccd4"}
-_LAYOUT: dict[str, Any] = {
+_LAYOUT: dict[str, object] = {
     "autosize": True,
     "colorway": list(COLORS),
     "font": {"family": "system-ui, sans-serif", "size": 13, "color": "#1f2933"},
@@ -34,49 +40,42 @@ _LAYOUT: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Note:
-    """A paragraph that stands out: something is missing or damaged."""
-
-    text: str
-
-
-@dataclass(frozen=True)
-class Code:
-    """Text as it is, such as a configuration file."""
+    """A highlighted paragraph: something is missing or damaged."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of values below a head; columns of numbers are set to the right."""
+    """Rows of values below a head; columns of numbers are aligned to the right."""
 
     head: tuple[str, ...]
-    rows: tuple[tuple[Any, ...], ...]
+    rows: tuple[tuple[Cell, ...], ...]
 
 
 @dataclass(frozen=True)
 class Figure:
     """A Plotly figure as plain data."""
 
-    data: tuple[Mapping[str, Any], ...]
-    layout: Mapping[str, Any]
+    data: tuple[Mapping[str, object], ...]
+    layout: Mapping[str, object]
     height: int
 
 
 @dataclass(frozen=True)
 class Tabs:
-    """Parts of which one is shown at a time, by their labels; the first one first."""
+    """Labelled parts of which one is visible at a time, the first at first."""
 
     parts: Mapping[str, Part]
 
 
-Part = str | Note | Code | Table | Figure | Tabs
-"""What a section is made of; a plain string is a paragraph. Text is escaped, never markup."""
+Part = str | Note | Table | Figure | Tabs
+"""A part of a section; a plain string is a paragraph. All text is escaped."""
 
 
 @dataclass(frozen=True)
 class Section:
-    """A heading and what stands below it."""
+    """A heading and the parts below it."""
 
     title: str
     parts: tuple[Part, ...]
@@ -86,20 +85,20 @@ def section(title: str, *parts: Part) -> Section:
     return Section(title, parts)
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
+def table(head: Sequence[str], rows: Iterable[Sequence[Cell]]) -> Table:
     return Table(tuple(head), tuple(tuple(row) for row in rows))
 
 
-def figure(drawn: Any, height: int = 380) -> Figure:
-    """``drawn``: a dict of ``data`` and ``layout`` as Plotly documents them, or a Plotly Figure.
+def figure(drawn: Mapping[str, Any] | plotly.graph_objects.Figure, height: int = 380) -> Figure:
+    """A figure from ``data`` and ``layout`` as Plotly documents them, or from a Plotly Figure.
 
-    The layout of the page stands below the figure's own; numbers that are not finite become gaps.
+    The figure's layout overrides that of the page; numbers that are not finite become gaps.
     """
     if not isinstance(drawn, Mapping):
         drawn = json.loads(drawn.to_json())  # a plotly.graph_objects.Figure
     layout = _merged(_LAYOUT, drawn.get("layout", {}))
-    for axis in {"xaxis", "yaxis"} | {key for key in layout if key[1:].startswith("axis")}:
-        layout[axis] = _merged(_AXIS, layout.get(axis, {}))
+    axes = {"xaxis", "yaxis"} | {key for key in layout if key[1:].startswith("axis")}
+    layout = _merged(dict.fromkeys(sorted(axes), _AXIS), layout)
     return Figure(tuple(drawn["data"]), layout, height)
 
 
@@ -108,7 +107,7 @@ def tabs(parts: Mapping[str, Part]) -> Tabs:
 
 
 def page(title: str, sections: Sequence[Section], lead: str = "", foot: str = "") -> str:
-    """The whole page; ConfigError where Plotly is not installed."""
+    """The page as HTML; ConfigError when Plotly is not installed."""
     library = plotly_script()
     ids = iter(range(10**9))
     body = "".join(_section(number, each, ids) for number, each in enumerate(sections))
@@ -130,20 +129,16 @@ def write_page(
 ) -> int:
     """Write ``page`` aside and rename it, so that it is whole or as before; its size in bytes."""
     data = page(title, sections, lead, foot).encode("utf-8", "replace")
-    aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        try:
+        with replacing(path) as aside:
             aside.write_bytes(data)
-            os.replace(aside, path)
-        finally:
-            aside.unlink(missing_ok=True)
     except OSError as error:
         raise StorageError(f"cannot write {path}: {reason(error)}") from error
     return len(data)
 
 
 def plotly_script() -> str:
-    """Plotly's library for browsers, which its package brings along."""
+    """Plotly's JavaScript library, from its Python package; ConfigError without it."""
     try:
         from plotly.offline import get_plotlyjs
     except ImportError as error:
@@ -162,8 +157,6 @@ def _part(part: Part, ids: Iterable[int]) -> str:
             return f"<p>{_text(part)}</p>"
         case Note():
             return f'<p class="note">{_text(part.text)}</p>'
-        case Code():
-            return f"<pre>{_text(part.text)}</pre>"
         case Table():
             return _table(part)
         case Figure():
@@ -186,7 +179,7 @@ def _table(part: Table) -> str:
     return f'<div class="scroll"><table>\n{"".join(rows)}</table></div>'
 
 
-def _row(tag: str, kinds: Sequence[str], cells: Sequence[Any]) -> str:
+def _row(tag: str, kinds: Sequence[str], cells: Sequence[Cell]) -> str:
     pairs = zip(kinds, cells, strict=True)
     return "<tr>" + "".join(f"<{tag}{kind}>{_cell(v)}</{tag}>" for kind, v in pairs) + "</tr>\n"
 
@@ -197,7 +190,7 @@ def _figure(part: Figure, name: str) -> str:
         allow_nan=False,
         separators=(",", ":"),
         ensure_ascii=False,
-    ).replace("<", "\\u003c")  # nothing in it can end the script
+    ).replace("<", "\\u003c")  # so that no text can end the script
     return (
         f'<div class="figure" id="{name}" style="height:{part.height}px"></div>'
         f'<script type="application/json" id="{name}-data">{data}</script>'
@@ -214,11 +207,11 @@ def _tabs(part: Tabs, ids: Iterable[int]) -> str:
 
 
 def _is_long(part: Table, i: int) -> bool:
-    """Whether a column holds sentences, which may be broken into lines."""
+    """Whether a column contains sentences, which may wrap."""
     return any(len(str(row[i])) > _LONG for row in part.rows)
 
 
-def _cell(value: Any) -> str:
+def _cell(value: Cell) -> str:
     if value is None:
         return "-"
     if isinstance(value, float):
@@ -226,7 +219,7 @@ def _cell(value: Any) -> str:
     return _text(f"{value:,}" if _is_number(value) else str(value))
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
@@ -234,17 +227,18 @@ def _text(value: str) -> str:
     return html.escape(value)
 
 
-def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+def _merged(below: Mapping[str, object], above: Mapping[str, object]) -> dict[str, object]:
     """``above`` over ``below``, level by level."""
     merged = {**below, **above}
-    for key in below.keys() & above.keys():
-        if isinstance(below[key], Mapping) and isinstance(above[key], Mapping):
-            merged[key] = _merged(below[key], above[key])
+    for key, lower in below.items():
+        upper = above.get(key)
+        if isinstance(lower, Mapping) and isinstance(upper, Mapping):
+            merged[key] = _merged(lower, upper)
     return merged
 
 
-def _plain(value: Any) -> Any:
-    """``value`` as JSON knows it: arrays as lists, floats of six digits, NaN and infinity as null."""
+def _plain(value: object) -> object:
+    """``value`` for JSON: arrays as lists, floats with six digits, NaN and infinity as null."""
     if isinstance(value, Mapping):
         return {str(key): _plain(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):

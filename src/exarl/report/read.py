@@ -1,4 +1,4 @@
-"""Runs read back from their directories, as far as they are whole."""
+"""Runs read from their directories, as far as their files are intact."""
 
 from __future__ import annotations
 
@@ -16,15 +16,17 @@ from exarl.records.metrics import finite, read_rows, read_table
 from exarl.records.state import FAILED, FINISHED, KILLED, RUNNING, STOPPED, State
 
 DEPTH = 3
-"""How far below a folder runs are looked for: a study has folders of trials with folders of seeds."""
+"""How deep below a folder runs are searched: a study has folders of trials with folders of seeds."""
 QUIET_S = 60.0
-"""A run without a summary or a lock whose rows are older than this is not called running."""
+"""Seconds without a new row after which a run without summary and lock counts as ended."""
+NO_SUMMARY = "no summary"
+"""The state of a run of a version without locks that writes no more rows."""
 _WORDS = {FAILED: "failed", KILLED: "was killed"}
 
 
 @dataclass(frozen=True)
 class Run:
-    """What a run directory holds; parts that are missing are empty, and ``notes`` say why."""
+    """The content of a run directory; missing parts are empty, and ``notes`` say why."""
 
     path: Path
     values: Mapping[str, Any]  # "agent.gamma" -> 0.99
@@ -51,15 +53,15 @@ class Run:
         return self.rows[-1] if self.rows else {}
 
     def total(self, key: str) -> float | None:
-        """A number of the summary or, where there is none, of the last row."""
+        """A number from the summary or, without one, from the last row."""
         found = finite(self.summary, key)
         return finite(self.last, key) if found is None else found
 
 
 def find_runs(paths: Sequence[str]) -> list[Path]:
-    """The run directories named by ``paths``, each one or a folder of them; each once, in order.
+    """The run directories in ``paths``, each a run or a folder of runs; each once, in order.
 
-    ConfigError where there is none.
+    ConfigError for a path without runs.
     """
     found: dict[Path, Path] = {}
     for path in paths:
@@ -69,14 +71,14 @@ def find_runs(paths: Sequence[str]) -> list[Path]:
         else:
             inside = sorted(_below(here, DEPTH))
             if not inside:
-                open_run(here)  # says what is wrong with a path that is no folder
+                open_run(here)  # raises the error for a path that is no folder
         for run in inside:
             found.setdefault(run.resolve(), run)
     return list(found.values())
 
 
 def _below(folder: Path, depth: int) -> Iterator[Path]:
-    """The runs below ``folder``; runs within runs and hidden folders are passed over."""
+    """The runs below ``folder``; hidden folders and runs within runs are skipped."""
     try:
         inner = [entry for entry in os.scandir(folder) if not entry.name.startswith(".")]
     except OSError:
@@ -91,7 +93,7 @@ def _below(folder: Path, depth: int) -> Iterator[Path]:
 
 
 def read_run(path: Path) -> Run:
-    """Read a run; a part that is missing or damaged costs a note, not the run."""
+    """Read a run; for each part that is missing or damaged there is a note."""
     run, notes = RunDirectory(path), []
 
     def stored(file: Path) -> dict[str, Any]:
@@ -104,13 +106,13 @@ def read_run(path: Path) -> Run:
 
     config, manifest = stored(run.config), stored(run.manifest)
     if run.summary.is_file():
-        stored(run.summary)  # a damaged one costs a note
+        stored(run.summary)  # a note if it is damaged
     rows = [row for row in read_rows(run.result) if isinstance(row, dict)]
     if (lost := _lines(run.result) - len(rows)) > 0:
         notes.append(f"{run.result} is damaged: {lost} of its rows could not be read")
     stands = look(run).state
-    state, told = _told(run, stands, rows)
-    notes += [told] if told else []
+    state, note = _described(run, stands, rows)
+    notes += [note] if note else []
     origins = config.pop("origins", {})
     families = {name: part for name, part in config.items() if isinstance(part, dict)}
     return Run(
@@ -128,8 +130,10 @@ def read_run(path: Path) -> Run:
     )
 
 
-def _told(run: RunDirectory, stands: State, rows: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
-    """How a run stands, in a few words, and a note where that is not the usual."""
+def _described(
+    run: RunDirectory, stands: State, rows: Sequence[Mapping[str, Any]]
+) -> tuple[str, str]:
+    """The state of a run in a few words, and a note unless it ended normally."""
     name = run.path.name
     if stands.name in (FINISHED, STOPPED):
         return str(stands), ""
@@ -139,13 +143,13 @@ def _told(run: RunDirectory, stands: State, rows: Sequence[Mapping[str, Any]]) -
         return "no rows", f"{name} has no rows yet"
     touched = run.result.stat().st_mtime
     if stands.name == RUNNING or time.time() - touched < QUIET_S:
-        return "running", f"{name} is still running: the page shows it so far"
+        return "running", f"{name} is still running: the page shows its results so far"
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(touched))
-    return "no summary", f"{name} has no summary: it was killed, or hangs, after {when}"
+    return NO_SUMMARY, f"{name} has no summary: it was killed, or hangs, after {when}"
 
 
 def _lines(path: Path) -> int:
-    """How many whole lines a file has; the half line of a killed run does not count."""
+    """The number of complete lines of a file; a killed run may leave an incomplete last one."""
     if not path.is_file():
         return 0
     with path.open("rb") as file:

@@ -1,26 +1,25 @@
-"""The report of runs: what stands on its page, from the groups down to the facts of each run."""
+"""The sections of the report of runs, from an overview of groups to the facts about each run."""
 
 from __future__ import annotations
 
-import signal
 import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from exarl.records.metrics import COLUMNS, finite
-from exarl.records.state import FAILED, FINISHED, KILLED, STOPPED
+from exarl.records.state import FAILED, FINISHED, KILLED, RUNNING, STOPPED, UNKNOWN
 from exarl.report import figures
 from exarl.report.groups import Difference, Group, differences, origin_of
-from exarl.report.page import Figure, Note, Part, Section, section, table, tabs
-from exarl.report.read import Run
+from exarl.report.page import Cell, Figure, Note, Part, Section, section, table, tabs
+from exarl.report.read import NO_SUMMARY, Run
 from exarl.types import FAILURES
 
 MOST_METRICS = 16
 
 
 def sections(groups: Sequence[Group], x: str = "steps") -> list[Section]:
-    """All sections for which there is something to show; ``x`` is the axis shown first."""
+    """All sections that have content; ``x`` is the axis that is visible first."""
     found = [
         _overview(groups),
         _learning(groups, x),
@@ -40,7 +39,7 @@ def sections(groups: Sequence[Group], x: str = "steps") -> list[Section]:
 def _overview(groups: Sequence[Group]) -> Section:
     head = ("group", "environment", "runs", "state", "steps", "wall time (s)", "best reward",
             "last reward", "evaluation", "steps/s", "updates/s")  # fmt: skip
-    rows = []
+    rows: list[list[Cell]] = []
     for group in groups:
         totals = [_totals(run) for run in group.runs]
         envs, states = ", ".join(figures.environments([group])), _states(group)
@@ -48,26 +47,23 @@ def _overview(groups: Sequence[Group]) -> Section:
                      *(_spread(each) for each in zip(*totals, strict=True))])  # fmt: skip
     notes = [Note(note) for group in groups for run in group.runs for note in run.notes]
     words = (
-        "Rewards are mean returns over the last episodes (reward_window) of a run; evaluation is the"
-        " best mean return of its greedy policy (eval_interval). Of several runs the table shows the"
-        " median, and least .. most in brackets."
+        "Rewards are mean returns over the last episodes of a run (reward_window). Evaluation is the"
+        " best mean return of its greedy policy (eval_interval). For several runs the table shows the"
+        " median, with minimum .. maximum in brackets."
     )
     return section("Overview", words, table(head, rows), *notes)
 
 
-def state_of(run: Run) -> str:
-    """How a run stands: running, finished, stopped, failed or killed."""
-    reason = run.summary.get("reason")
-    if reason is None:
-        return "killed" if run.state == "no summary" else "running"
-    if reason == "divergence":
-        return "failed"
-    return "stopped" if reason in signal.Signals.__members__ else "finished"
+def state_name(run: Run) -> str:
+    """The state of a run in one word; without lock and summary it runs until it writes no more rows."""
+    if run.stands.name == UNKNOWN:
+        return KILLED if run.state == NO_SUMMARY else RUNNING
+    return run.stands.name
 
 
 def _states(group: Group) -> str:
     """The states of a group's runs, with counts where they differ."""
-    counts = Counter(state_of(run) for run in group.runs)
+    counts = Counter(state_name(run) for run in group.runs)
     if len(counts) == 1:
         return next(iter(counts))
     return ", ".join(f"{count} {state}" for state, count in counts.most_common())
@@ -94,19 +90,21 @@ def _totals(run: Run) -> tuple[float | None, ...]:
 
 def _best_evaluation(run: Run) -> float | None:
     played = [r for row in run.evaluations if (r := finite(row, "reward_mean")) is not None]
-    told = finite(run.summary, "best_evaluation")
-    return max(played, default=None) if told is None else told
+    stored = finite(run.summary, "best_evaluation")
+    return max(played, default=None) if stored is None else stored
 
 
 def _learning(groups: Sequence[Group], x: str) -> Section | None:
     drawn = _by_axis(groups, "episode_reward_mean", "mean return of the last episodes", x)
     if drawn is None:
         return None
-    words = "Click a name to hide it, twice to see it alone. Drag to zoom, click twice to see all."
+    words = (
+        "Click a name to hide it, double-click to isolate it. Drag to zoom, double-click to reset."
+    )
     if any(len(group.runs) > 1 for group in groups):
         words = (
-            "Thick: the median of a group's runs. Band: its quartiles (four runs or more), else least"
-            f" to most. Thin: single runs. {words}"
+            "Thick lines are the median of a group's runs, thin lines single runs. The band shows the"
+            f" quartiles of four or more runs, and the range of fewer. {words}"
         )
     return section("Learning curves", words, drawn)
 
@@ -115,12 +113,12 @@ def _evaluations(groups: Sequence[Group]) -> Section | None:
     drawn = figures.curves(
         groups, figures.of_evaluations, "environment steps", "mean return, greedy policy"
     )
-    words = "The greedy policy, played beside the training (eval_interval)."
+    words = "Mean return of the greedy policy, evaluated during training (eval_interval)."
     return None if drawn is None else section("Evaluations", words, drawn)
 
 
 def _metrics(groups: Sequence[Group], x: str) -> Section | None:
-    """Losses, and whatever else the agents tell of their learning."""
+    """Losses and the other metrics that agents report."""
     names = dict.fromkeys(
         key
         for group in groups
@@ -158,28 +156,28 @@ def _time_split(groups: Sequence[Group]) -> Section | None:
         else:
             both = ((f"{group.label}: learner", learner), (f"{group.label}: actors", actors))
             rows += [(label, parts) for label, parts in both if sum(parts.values()) > 0]
-        told_by = [run.summary["bound_by"] for run in group.runs if "bound_by" in run.summary]
-        bounds += [(group.label, text) for text in told_by[:1]]
+        texts = [run.summary["bound_by"] for run in group.runs if "bound_by" in run.summary]
+        bounds += [(group.label, text) for text in texts[:1]]
     if not rows:
         return None
     words = (
-        "What learner and actors spent their time on, the mean over a group's runs; one bar where one"
-        " process is both."
+        "What learners and actors spent their time on, as a mean over the runs of a group. There is one"
+        " bar where one process does both."
     )
-    drawn = figures.bars(rows, "per cent of the time")
-    told: list[Part] = [table(("group", "bound by"), bounds)] if bounds else []
-    return section("Where the time went", words, drawn, *told)
+    drawn = figures.bars(rows, "percentage of time")
+    limits: list[Part] = [table(("group", "bound by"), bounds)] if bounds else []
+    return section("Where the time went", words, drawn, *limits)
 
 
 def _mean_split(group: Group, role: str) -> dict[str, float]:
-    """Per cent of the time of a role, over the runs that tell it."""
+    """The percentage of each phase in the time of a role, over the runs that have it."""
     parts = [found for run in group.runs if (found := _split(run)[role])]
     names = dict.fromkeys(name for part in parts for name in part)
     return {name: 100 * statistics.fmean(p.get(name, 0.0) for p in parts) for name in names}
 
 
 def _split(run: Run) -> dict[str, dict[str, float]]:
-    """Parts of time by role: of the summary or, of a run without one, of the last row."""
+    """Shares of time by role, from the summary or, without one, from the last row."""
     last = {k.removeprefix("time/"): v for k, v in run.last.items() if k.startswith("time/")}
     stored = _mapping(run.summary, "time_split") or {"learner": last}
     return {role: _numbers(_mapping(stored, role)) for role in ("learner", "actors")}
@@ -195,7 +193,7 @@ def _lag(groups: Sequence[Group], x: str) -> Section | None:
         )
         for which in ("mean", "max")
     }
-    words = "How many versions older than the newest the weights were that acted."
+    words = "How many versions the acting weights were behind the newest."
     return _tabbed("Policy lag", drawn, words)
 
 
@@ -210,8 +208,8 @@ def _failures(groups: Sequence[Group]) -> Section:
     broken = [Note(f"{r.name}: {r.state}") for r in runs if r.stands.name in (FAILED, KILLED)]
     if not rows:
         sure = all(run.stands.name in (FINISHED, STOPPED) for run in runs)
-        words = "No environment failed, none was restarted."
-        words = words if sure else "No restart and no failure of an environment was written down."
+        words = "No environment failed or was restarted."
+        words = words if sure else "No failure and no restart of an environment was recorded."
         return section("Restarts and failures", words, *broken)
     drawn = figures.bars([(label, counts) for label, _, counts in rows], "failures by kind")
     cells = [(label, restarts, *counts.values()) for label, restarts, counts in rows]
@@ -220,7 +218,7 @@ def _failures(groups: Sequence[Group]) -> Section:
 
 
 def _failure_counts(run: Run) -> dict[str, int]:
-    """Failures of environments by kind; the one that ended a run is among them."""
+    """Failures of environments by kind, including the one that ended the run."""
     counted, last = _mapping(run.summary, "env_failures"), _mapping(run.summary, "failure")
     return {
         kind: int(
@@ -240,7 +238,7 @@ def _populations(groups: Sequence[Group]) -> Section | None:
         for key in keys:
             label = key if len(groups) == 1 else f"{group.label}: {key}"
             drawn[label] = figures.scatter(rows, key, "reward_mean")
-    words = "Agents trained at once (workflow fused): what was swept, and what came of it."
+    words = "Agents trained together (workflow fused): the swept values and the resulting returns."
     return _tabbed("Population", drawn, words)
 
 
@@ -250,19 +248,21 @@ def _configuration(groups: Sequence[Group]) -> Section:
     found = [d for d in differences(groups) if d.everywhere or d.chosen]
     cells = [(d.key, *(_value(d, i) for i in range(len(groups)))) for d in found]
     words = (
-        "Only what differs between groups, and where it was set. Left out: parameters that only one"
-        " of the components has and that nobody set."
+        "The parameters that differ between groups, and where each was set. Omitted are parameters that"
+        " not all groups have and that are at their default."
     )
     return section("Configuration", words, table(("key", *(g.label for g in groups)), cells))
 
 
 def _chosen(group: Group) -> list[Part]:
-    """What a user set of the only group's configuration."""
-    told = [(key, value, origin_of(group, key)) for key, value in group.values.items()]
-    cells = [(k, str(v), o) for k, v, o in told if o not in ("", "default", "packaged")]
+    """The parameters of a single group that differ from EXARL's defaults."""
+    rows = [(key, value, origin_of(group, key)) for key, value in group.values.items()]
+    cells = [(k, str(v), o) for k, v, o in rows if o not in ("", "default", "packaged")]
     if not cells:
-        return ["Everything is as EXARL has it by default; config.json of the run lists it all."]
-    words = "What was set; all else is as EXARL has it by default (config.json lists it all)."
+        return ["All parameters have their defaults; config.json of the run lists them."]
+    words = (
+        "The parameters that were set; the others have their defaults (config.json lists them all)."
+    )
     return [words, table(("key", "value", "set in"), cells)]
 
 
@@ -272,40 +272,27 @@ def _value(difference: Difference, i: int) -> str:
 
 
 def _facts(groups: Sequence[Group]) -> Section:
-    head = (
-        "run",
-        "environment",
-        "group",
-        "state",
-        "seed",
-        "started",
-        "host",
-        "ranks",
-        "exarl",
-        "jax",
-        "commit",
-    )
-    rows = []
-    for group in groups:
-        for run in group.runs:
-            about = run.manifest
-            layout, packages = (_mapping(about, name) for name in ("layout", "packages"))
-            rows.append(
-                (
-                    str(run.path),
-                    run.env,
-                    group.label,
-                    run.state,
-                    str(about.get("seed", "-")),
-                    str(about.get("started", "-"))[:16].replace("T", " "),
-                    f"{about.get('host', '-')} ({about.get('cores', '?')} cores)",
-                    _ranks(layout),
-                    str(packages.get("exarl", "-")),
-                    str(packages.get("jax", "-")),
-                    str(about.get("commit") or "-")[:10],
-                )
-            )
-    return section("Runs", table(head, rows))
+    rows = [_fact(group.label, run) for group in groups for run in group.runs]
+    return section("Runs", table(list(rows[0]), (list(row.values()) for row in rows)))
+
+
+def _fact(label: str, run: Run) -> dict[str, str]:
+    """A row of the table of runs, by column."""
+    about = run.manifest
+    packages = _mapping(about, "packages")
+    return {
+        "run": str(run.path),
+        "environment": run.env,
+        "group": label,
+        "state": run.state,
+        "seed": str(about.get("seed", "-")),
+        "started": str(about.get("started", "-"))[:16].replace("T", " "),
+        "host": f"{about.get('host', '-')} ({about.get('cores', '?')} cores)",
+        "ranks": _ranks(_mapping(about, "layout")),
+        "exarl": str(packages.get("exarl", "-")),
+        "jax": str(packages.get("jax", "-")),
+        "commit": str(about.get("commit") or "-")[:10],
+    }
 
 
 def _ranks(layout: Mapping[str, Any]) -> str:
@@ -316,7 +303,7 @@ def _ranks(layout: Mapping[str, Any]) -> str:
 
 
 def _by_axis(groups: Sequence[Group], key: str, title: str, first: str) -> Part | None:
-    """One figure for each x axis, as tabs."""
+    """One figure per x axis, as tabs; None without data."""
     order = [first, *(axis for axis in figures.AXES if axis != first)]
     drawn = {
         figures.AXES[axis][1]: figures.curves(

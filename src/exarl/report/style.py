@@ -1,4 +1,4 @@
-"""How a page looks, and the few lines that make its tabs and figures work."""
+"""The style of a page, and the script for its tabs and figures."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DARK = {
     "#e8b37a": "#a97c4c",
     "#8d949c": "#737c86",
 }
-"""What the colours of figures become on a dark page; each is told apart as on a light one."""
+"""The colours of figures on a dark page, which stay as distinct as on a light one."""
 
 CSS = """\
 :root { color-scheme: light dark; --paper: #fff; --ink: #1f2933; --soft: #616e7c; --line: #e4e7eb;
@@ -42,8 +42,6 @@ p.lead { color: var(--soft); margin: 0; }
 p.note { border-left: 4px solid var(--warm-line); background: var(--warm); padding: .5rem .75rem; }
 nav { display: flex; flex-wrap: wrap; gap: .25rem 1rem; margin: .75rem 0 0; font-size: .9rem; }
 a { color: var(--accent); }
-pre { background: var(--pale); border: 1px solid var(--line); border-radius: 4px; padding: .75rem;
-  overflow-x: auto; font-size: .85rem; }
 .scroll { overflow-x: auto; margin: .5rem 0; }
 table { border-collapse: collapse; font-size: .875rem; font-variant-numeric: tabular-nums; }
 th, td { text-align: left; vertical-align: top; padding: .3rem .9rem .3rem 0;
@@ -72,7 +70,7 @@ footer { margin-top: 3rem; color: var(--soft); font-size: .8rem; }
 """
 
 SCRIPT = """\
-// Figures follow the browser's theme: their colours are exchanged before they are drawn.
+// Figures follow the browser's theme: their colours are replaced before they are drawn.
 const dark = matchMedia("(prefers-color-scheme: dark)");
 function paint(place, isDark) {
   let text = document.getElementById(place.id + "-data").textContent;
@@ -82,12 +80,12 @@ function paint(place, isDark) {
   Plotly.react(place, figure.data, figure.layout, {
     responsive: true,
     displaylogo: false,
-    displayModeBar: innerWidth > 640 ? "hover" : false,  // it would hide the names on a phone
-    plotlyServerURL: "",  // no button may send a figure to anybody
+    displayModeBar: innerWidth > 640 ? "hover" : false,  // on a phone it would hide the legend
+    plotlyServerURL: "",  // no button may send a figure anywhere
     modeBarButtonsToRemove: ["sendChartToCloud", "select2d", "lasso2d"],
   });
 }
-// Draws each figure when it is first visible: one in a closed tab has no width yet.
+// Draw each figure when it becomes visible: in a closed tab it has no width.
 function draw(root) {
   for (const place of root.querySelectorAll(".figure:not(.drawn)")) {
     if (place.offsetParent === null) continue;

@@ -1,4 +1,4 @@
-"""``exarl.register`` and ``exarl.make``: every kind of thing by its id."""
+"""``exarl.register`` and ``exarl.make``: components by their ids."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any
 
 from exarl import envs, registry
 from exarl.errors import ConfigError, did_you_mean
-from exarl.run.components import build_agent, build_episode, build_workflow, configure
+from exarl.run.build import build_agent, build_episode, build_workflow
+from exarl.run.configure import configure
 from exarl.types import EnvSpec
 
 KINDS: dict[str, Callable[..., None]] = {
@@ -31,7 +32,7 @@ def register(kind: str, id: str, entry_point: str | Callable[..., Any], **option
 
 
 def make(id: str, spec: EnvSpec | None = None, **parameters: Any) -> Any:
-    """The thing registered under ``id``, with its parameters.
+    """Make the component registered under ``id`` with these parameters. ConfigError if there is none.
 
     An agent is made for an environment: its ``spec``, or ``env="..."`` with the environment's
     parameters among the others. A workflow and an environment need neither.

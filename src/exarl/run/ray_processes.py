@@ -31,105 +31,115 @@ from exarl.comm.codec import decode_arrays, encode_arrays
 from exarl.comm.devices import leave_gpu
 from exarl.comm.layout import Layout
 from exarl.comm.mailbox import Deliver, Mailbox
+from exarl.comm.messages import ActorState, Tag, encode
 from exarl.comm.team import MailTeam
-from exarl.comm.wait import wait_for
+from exarl.comm.waiting import wait_for
 from exarl.config import resolve, stored_source
-from exarl.display.panel import Row
 from exarl.errors import ExarlError
-from exarl.records.checkpoint import fitting
 from exarl.records.directory import RunDirectory, read_json
-from exarl.run.components import lookup
-from exarl.run.member import Member, RunResult
-from exarl.training.actors import BLOCK, GOODBYE, LOST, READY, STATE, Word
-from exarl.types import ACTOR_PHASES, Arrays, EnvSpec
+from exarl.records.signals import StopSignals
+from exarl.records.stops import Row
+from exarl.run.build import build_workflow
+from exarl.run.configure import lookup
+from exarl.run.play import play, write_trace
+from exarl.run.process import build_actor, build_environments, build_process
+from exarl.run.start import open_log
+from exarl.run.task import Peers, ProcessTask, T, start_clock
+from exarl.training.actors import BLOCK, LOST, READY, STATE, ActorEvent
+from exarl.types import Arrays, EnvSpec, timed
 from exarl.workflows.elastic import PATIENT_S, share_of
 
 GOODBYE_S = 10.0
 """Seconds that actors have to close their environments."""
-START_TAG = 22
 
 
 @dataclass(frozen=True)
 class Orders:
-    """What every process of a run must know, plain enough for any of them to read."""
+    """What every process of a run must know, in plain values that any of them can read."""
 
     configuration: str  # JSON
     layout: Layout
     run: str
-    folder: str  # where the user works; files are named from there
+    folder: str  # the user's working directory; file names are relative to it
     rollbacks: int = 0
 
-    def member(self, rank: int) -> Member:
-        """This process as the rank of that number."""
+    def task(self, rank: int) -> ProcessTask:
+        """The task of this process as the rank of that number."""
         with contextlib.suppress(OSError):
             os.chdir(self.folder)
         stored = stored_source(json.loads(self.configuration), "the run's configuration")
-        member = Member(resolve(lookup, [stored]), self.layout, rank)
-        member.run_directory = RunDirectory(Path(self.run))
-        member.rollbacks = self.rollbacks
-        member.begin()
-        return member
+        configuration = resolve(lookup, [stored])
+        role, run = self.layout.role(rank), RunDirectory(Path(self.run))
+        return ProcessTask(
+            configuration,
+            self.layout,
+            role,
+            build_workflow(configuration),
+            run,
+            StopSignals(),
+            start_clock(configuration.learner, role),
+            continues=run.exists(),
+            rollbacks=self.rollbacks,
+        )
 
 
 class ActorHost:
-    """An actor: acts when it is asked to. Lives in a process of its own."""
+    """An actor that acts when it is asked to, in a process of its own."""
 
     def __init__(self, orders: Orders, actor: int, states: bytes) -> None:
         leave_gpu()
-        self._stack = contextlib.ExitStack()
-        member = self._member = orders.member(orders.layout.learners + actor)
-        member.join_group(self._stack)
-        member.build_agent(member.adapter.spec)
+        self._stack, alone = contextlib.ExitStack(), Peers()
+        self._task = orders.task(orders.layout.learners + actor)
+        environments = build_environments(self._task, alone, self._stack)
+        process = build_process(self._task, alone, environments)
         stored = decode_arrays(np.frombuffer(states, np.uint8))
-        if stored:
-            with fitting(None):
-                member.rollout.restore(stored)
+        self._actor = build_actor(process, environments, stored, fresh=not stored)
         self._logging = False
         self._stopped = False
         self._idle_since = time.perf_counter()
         self._sent = self._dropped = 0
 
     def spec(self) -> str:
-        """What its environments look like, as JSON."""
-        return json.dumps(self._member.agent.spec.to_json())
+        """The spec of its environments as JSON."""
+        return json.dumps(self._actor.agent.spec.to_json())
 
     def roll(self, weights: bytes, version: int) -> bytes:
-        """A block, behind its number; nothing when it is given up."""
-        member = self._member
+        """A block with its number, as bytes; nothing if it is abandoned."""
+        actor = self._actor
         if self._stopped:
             return b""
         if not self._logging:  # the run directory exists by now
             self._logging = True
-            member.open_log(self._stack)
+            open_log(self._task, self._stack)
         idle = time.perf_counter() - self._idle_since
-        member.agent.set_weights(np.frombuffer(weights, np.float32))
-        block = member.rollout.collect(version, lambda: self._stopped)
+        actor.agent.set_weights(np.frombuffer(weights, np.float32))
+        block = actor.rollout.collect(version, lambda: self._stopped)
         if block is None:
             self._dropped += 1
             return b""
-        block.seconds[ACTOR_PHASES.index("wait")] = idle
         self._sent += 1
         self._idle_since = time.perf_counter()
-        return self._sent.to_bytes(8, "little") + member.codec.encode(block).tobytes()
+        return actor.codec.encode(timed(block, {"wait": idle}), number=self._sent).tobytes()
 
-    def state(self) -> bytes:
-        """How many blocks there were, finished and given up; the environments' state."""
-        header = np.array([self._sent, self._dropped], np.int64).tobytes()
-        return header + bytes(encode_arrays(self._member.rollout.state()))
+    def state(self, snapshot: int) -> bytes:
+        """An ``ActorState`` for this snapshot, with the environments' states."""
+        answer = ActorState(snapshot, self._sent, self._dropped)
+        return encode(answer, encode_arrays(self._actor.rollout.state()))
 
     def stop(self) -> None:
+        """Give up the block in hand at the next step, and begin no other."""
         self._stopped = True
 
     def close(self) -> None:
-        self._member.write_trace()
+        write_trace(self._task)
         self._stack.close()
 
 
-class HiredCrew:
+class RayActorPool:
     """A learner's actors on the cluster."""
 
     def __init__(self, orders: Orders, actors: Needs, learners: Needs) -> None:
-        self.words: deque[Word] = deque()
+        self.events: deque[ActorEvent] = deque()
         self._orders = orders
         self._needs = actors
         self._reserved = learners.cpus * orders.layout.learners
@@ -138,20 +148,20 @@ class HiredCrew:
 
     def hire(self, actor: int, states: Arrays) -> None:
         if actor in self._actors:
-            return  # at once when the run began
+            return  # it was started with the run
         stored = bytes(encode_arrays(states))
         remote = Remote(ActorHost, self._needs, self._orders, actor, stored, spread=True)
         self._actors[actor] = remote
-        self._hear(actor, READY, remote.call("spec"))
+        self._listen(actor, READY, remote.call("spec"))
 
-    def put(self, weights: bytes) -> Any:
+    def put(self, weights: bytes) -> object:
         return put(weights)
 
-    def roll(self, actor: int, weights: Any, version: int) -> None:
-        self._hear(actor, BLOCK, self._actors[actor].call("roll", weights, version))
+    def roll(self, actor: int, weights: object, version: int) -> None:
+        self._listen(actor, BLOCK, self._actors[actor].call("roll", weights, version))
 
-    def ask_state(self, actor: int, last: bool) -> None:
-        self._hear(actor, GOODBYE if last else STATE, self._actors[actor].call("state"))
+    def ask_state(self, actor: int, snapshot: int) -> None:
+        self._listen(actor, STATE, self._actors[actor].call("state", snapshot))
 
     def stop(self, actor: int) -> None:
         self._actors[actor].call("stop", now=True)
@@ -168,29 +178,32 @@ class HiredCrew:
         return max(1, int(free / max(self._needs.cpus, 1e-9)) if self._needs.cpus else 1)
 
     def first_spec(self, stopped: Callable[[], bool], note: Callable[[str], None]) -> EnvSpec:
-        """What the environments look like, from the first actor that is ready."""
-        lost: list[Word] = []
+        """The spec of the environments, from the first actor that is ready.
+
+        ExarlError when none could be started, or the run is ``stopped`` first.
+        """
+        lost: list[ActorEvent] = []
         since: float | None = time.monotonic()
 
-        def word_or_stop() -> Word | None:
+        def event_or_stop() -> ActorEvent | None:
             nonlocal since
             if stopped():
                 raise ExarlError("stopped before any actor was ready")
             if since is not None and time.monotonic() - since > PATIENT_S:
                 since = None
                 note(f"no actor has room yet; each needs {self._needs.cpus:g} CPUs of the cluster")
-            return self.words.popleft() if self.words else None
+            return self.events.popleft() if self.events else None
 
         while len(lost) < len(self._actors):
-            word = wait_for(word_or_stop)
-            if word.kind == READY:
-                self.words.extend([word, *lost])
-                return EnvSpec.from_json(json.loads(word.payload))
-            lost.append(word)
+            event = wait_for(event_or_stop)
+            if event.kind == READY:
+                self.events.extend([event, *lost])
+                return EnvSpec.from_json(json.loads(event.payload))
+            lost.append(event)
         raise ExarlError(f"no actor could be started: {lost[-1].error}")
 
     def close(self, patience: float) -> None:
-        """Let everyone close their environments, for a while; then they are gone."""
+        """Let the actors close their environments within ``patience`` seconds; then kill them."""
         closing = [self._actors[actor].call("close") for actor in sorted(self._ready)]
         deadline = time.monotonic() + patience
         for future in closing:
@@ -200,19 +213,19 @@ class HiredCrew:
             remote.kill()
         self._ready.clear()
 
-    def _hear(self, actor: int, kind: str, answer: Future[Any]) -> None:
-        def heard(found: Any) -> None:
+    def _listen(self, actor: int, kind: str, answer: Future[Any]) -> None:
+        def answered(result: Any) -> None:
             if kind == READY:
                 self._ready.add(actor)
-            payload = found if isinstance(found, bytes) else str(found).encode()
-            self.words.append(Word(kind, actor, payload))
+            payload = result if isinstance(result, bytes) else str(result).encode()
+            self.events.append(ActorEvent(kind, actor, payload))
 
-        # Ray must not be called in here: it is Ray's own thread that runs these.
-        then(answer, heard, lambda e: self.words.append(Word(LOST, actor, error=why(e))))
+        # These run in a thread of Ray's own, which must not call Ray.
+        then(answer, answered, lambda e: self.events.append(ActorEvent(LOST, actor, error=why(e))))
 
 
 class Relay:
-    """Progress for somebody in another process, who asks for it."""
+    """Progress that the supervisor, in another process, asks for."""
 
     def __init__(self) -> None:
         self._notes: deque[str] = deque()
@@ -236,19 +249,50 @@ class Relay:
         return {"notes": notes, "row": self._row, "busy": self._busy}
 
 
+class RayPeers(Peers):
+    """The other learners of a run on a cluster, by mail, and the actors that this one starts."""
+
+    def __init__(
+        self, task: ProcessTask, actors: RayActorPool, mailbox: Mailbox, relay: Relay
+    ) -> None:
+        self._task, self._actors, self._mailbox, self._relay = task, actors, mailbox, relay
+        self.library = version()
+        self.actor_pool = actors
+        if task.layout.learners > 1:
+            self.team = MailTeam(mailbox, getattr(task.workflow.config, "average_every", 1))
+
+    def share(self, data: T) -> T:
+        shared: T = self._mailbox.share(data, Tag.START)
+        return shared
+
+    def share_spec(self, own: EnvSpec | None) -> EnvSpec:
+        """Of a new run from the first actors, which start while JAX does; else from its manifest."""
+        run, signals = self._task.run, self._task.signals
+        if run.exists():
+            return EnvSpec.from_json(read_json(run.manifest)["spec"])
+        rank, learners = self._task.role.rank, self._task.layout.learners
+        wanted = self._task.workflow.config.n_actors or self._actors.room()
+        for i in range(share_of(wanted, rank, learners)):
+            self._actors.hire(rank + i * learners, {})
+        return self._actors.first_spec(lambda: signals.received is not None, self._relay.note)
+
+    def dismiss(self) -> None:
+        self._actors.close(GOODBYE_S)
+
+
 class LearnerHost:
-    """A learner with its crew. It runs in a thread, so that it can be spoken to."""
+    """A learner with its actors. It runs in a thread, so that it can be called meanwhile."""
 
     def __init__(self, orders: Orders, rank: int, learners: Needs, actors: Needs) -> None:
         if not learners.gpus:
-            leave_gpu()  # Ray shows it to those who asked for none as well
-        self._orders = orders
-        self._member = orders.member(rank)
-        self._crew = HiredCrew(orders, actors, learners)
+            leave_gpu()  # Ray shows it also to those that asked for none
+        self._task = orders.task(rank)
         self._relay = Relay()
         self._outcome: dict[str, Any] | None = None
         self._doors: list[Deliver] = []  # of all learners, once they are known
         self._mailbox = Mailbox(rank, orders.layout.learners, self._doors)
+        pool = RayActorPool(orders, actors, learners)
+        self._peers = RayPeers(self._task, pool, self._mailbox, self._relay)
 
     def begin(self, learners: list[Any]) -> None:
         """Start; ``learners`` are the handles of all of them."""
@@ -256,56 +300,29 @@ class LearnerHost:
         threading.Thread(target=self._run, daemon=True).start()
 
     def deliver(self, source: int, tag: int, payload: bytes) -> None:
+        """Take a message of another learner."""
         self._mailbox.deliver(source, tag, payload)
 
     def stop(self, signum: int) -> None:
-        self._member.signals.received = signum
+        """Stop as if this process had received the signal."""
+        self._task.signals.stop(signum)
 
     def news(self) -> dict[str, Any]:
-        """What there is to show, and how it ended when it has."""
+        """What there is to show, and the outcome once the learner has ended."""
         outcome = self._outcome
         return {**self._relay.news(), "outcome": outcome}
 
     def _run(self) -> None:
         try:
             with contextlib.ExitStack() as stack:
-                stack.callback(self._crew.close, GOODBYE_S)
-                result = self._play(stack)
+                stack.callback(self._peers.dismiss)
+                result = play(self._task, self._peers, stack, lambda: self._relay).result
             self._outcome = {"reason": result.reason, "summary": result.summary} if result else {}
-        except BaseException as error:  # noqa: BLE001 - it goes to whoever started this process
+        except BaseException as error:  # noqa: BLE001 - the supervisor raises it
             expected = isinstance(error, ExarlError)
             text = str(error) if expected else "".join(traceback.format_exception(error))
             code = error.exit_code if isinstance(error, ExarlError) else 1
             self._outcome = {"error": text, "code": code}
-
-    def _play(self, stack: contextlib.ExitStack) -> RunResult | None:
-        member, layout = self._member, self._orders.layout
-        member.crew = self._crew
-        if layout.learners > 1:
-            member.team = MailTeam(
-                self._mailbox, getattr(member.workflow.config, "average_every", 1)
-            )
-        member.build_agent(self._spec())
-        member.workflow.ready(member)
-        resumed = member.start(stack, version(), partial(self._mailbox.share, tag=START_TAG))
-        with member.clock.phase("start"):
-            member.build_loop(stack, resumed, self._relay)
-        member.workflow.run(member)
-        self._crew.close(GOODBYE_S)
-        return member.finish()
-
-    def _spec(self) -> EnvSpec:
-        """Of a new run from the actors, who start while JAX does; else from its manifest."""
-        run = self._member.run_directory
-        if run.exists():
-            self._member.continues(run)
-            return EnvSpec.from_json(read_json(run.manifest)["spec"])
-        rank, learners = self._member.role.rank, self._orders.layout.learners
-        config = self._member.workflow.config
-        for i in range(share_of(config.n_actors or self._crew.room(), rank, learners)):
-            self._crew.hire(rank + i * learners, {})
-        signals = self._member.signals
-        return self._crew.first_spec(lambda: signals.received is not None, self._relay.note)
 
 
 def _deliver(learner: Remote, source: int, tag: int, payload: bytes) -> None:

@@ -1,4 +1,4 @@
-"""What a run is made of, as far as advice about its speed depends on it."""
+"""The properties of a run on which advice about its speed depends."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import os
 from exarl import registry
 from exarl.comm.layout import Layout
 from exarl.config import Configuration
+from exarl.errors import ConfigError
+from exarl.run.checks import check_agent
 from exarl.training.advice import Situation
 from exarl.workflows.base import ExaWorkflow
 
@@ -14,11 +16,10 @@ from exarl.workflows.base import ExaWorkflow
 def situation_of(configuration: Configuration, workflow: ExaWorkflow, layout: Layout) -> Situation:
     """The situation of a run of this configuration."""
     learner, agent = configuration.learner, configuration.values["agent"]
-    agent_class = registry.agents.load(learner.agent)
-    team = agent_class.learns_in_team and agent.get("replay_device") != "device"
+    in_team = registry.agents.load(learner.agent).learns_in_team
     cores, actors = len(os.sched_getaffinity(0)), layout.actors
     if workflow.hosted and getattr(workflow.config, "n_actors", None) is None:
-        actors = max(1, cores - layout.learners)  # it takes what there is
+        actors = max(1, cores - layout.learners)  # it uses all that there are
     return Situation(
         workflow=learner.workflow,
         learners=layout.learners,
@@ -28,10 +29,21 @@ def situation_of(configuration: Configuration, workflow: ExaWorkflow, layout: La
         envs_per_actor=learner.envs_per_actor,
         cores=cores,
         lags=workflow.lags and not layout.alone,
-        may_lag=not agent_class.needs_vtrace or bool(agent.get("vtrace", True)),
-        many_learners=workflow.many_learners and bool(team),
+        may_lag=agent_accepts(configuration, lags=True),
+        many_learners=workflow.many_learners
+        and in_team
+        and agent_accepts(configuration, learners=2),
         one_rank=workflow.one_rank,
         hosted=workflow.hosted,
         updates_per_step=agent.get("updates_per_step"),
         epochs=int(agent.get("epochs", 1)),
     )
+
+
+def agent_accepts(configuration: Configuration, *, learners: int = 1, lags: bool = False) -> bool:
+    """Whether the agent could learn with this many learners, or from blocks of older weights."""
+    try:
+        check_agent(configuration, learners=learners, lags=lags)
+    except ConfigError:
+        return False
+    return True

@@ -1,4 +1,4 @@
-"""Looking after learners on a Ray cluster: showing how they do, stopping them, starting them again."""
+"""Supervising learners on a Ray cluster: showing their progress, stopping them, starting them again."""
 
 from __future__ import annotations
 
@@ -15,27 +15,28 @@ from typing import Any
 from exarl.comm.cluster import Cluster, Needs, Remote, cause, gone, resources, why
 from exarl.comm.layout import Layout
 from exarl.config import Configuration
-from exarl.display.progress import Progress, make_progress
+from exarl.display.progress import Progress
 from exarl.errors import ConfigError, ExarlError, Stopped
 from exarl.records.directory import RunDirectory
 from exarl.records.ending import write_failure
 from exarl.records.lock import RunLock
 from exarl.records.scratch import sign, sweep
 from exarl.records.signals import StopSignals
-from exarl.run.components import build_workflow
-from exarl.run.member import RunResult, shown
+from exarl.run.build import build_workflow
+from exarl.run.play import RunResult
+from exarl.run.process import open_progress, terminal_progress
 from exarl.run.ray_processes import LearnerHost, Orders
 from exarl.training.divergence import rolls_back
 
 POLL_S = 0.2
 
 
-def conduct(
+def supervise(
     configuration: Configuration, layout: Layout, run: RunDirectory, show: bool
 ) -> RunResult:
-    """Run learners and actors on a cluster, show how they do, and pass stop signals on.
+    """Run learners and actors on a cluster, show their progress, and pass stop signals on.
 
-    Learners that are lost with their machine are continued from the last checkpoint.
+    Learners that are lost with their machine go on from the last checkpoint.
     """
     config: Any = build_workflow(configuration).config
     actors = Needs(config.actor_cpus, config.actor_gpus)
@@ -46,10 +47,10 @@ def conduct(
     with contextlib.ExitStack() as stack:
         lock = stack.enter_context(RunLock(run))
         stack.push(partial(_record, run, lock.part))
+        terminal = partial(terminal_progress, configuration.learner)
+        progress = open_progress(terminal if show else None, stack)
+        # Ray writes at length to standard output what is reported here in one line.
         nowhere = stack.enter_context(open(os.devnull, "w"))
-        progress = shown(configuration.learner) if show else make_progress("", {}, nowhere)
-        stack.callback(progress.close)
-        # Where Ray writes at length what is told here in a line.
         stack.enter_context(contextlib.redirect_stdout(nowhere))
         signals = stack.enter_context(StopSignals())
         sweep(Path("/tmp"))
@@ -67,15 +68,15 @@ def conduct(
                 for rank in range(layout.learners)
             ]
             try:
-                found = attend(hosts, progress, signals)
-                again = rolls_back(configuration.learner, found["summary"], orders.rollbacks)
+                ended = attend(hosts, progress, signals)
+                again = rolls_back(configuration.learner, ended["summary"], orders.rollbacks)
                 if not again or signals.received is not None:
-                    return RunResult(run.path, found["reason"], found["summary"])
+                    return RunResult(run.path, ended["reason"], ended["summary"])
                 orders = dataclasses.replace(orders, rollbacks=orders.rollbacks + 1)
             except ExarlError as error:
                 if signals.received is not None and not run.exists():
                     raise Stopped(signals.received) from error
-                if not isinstance(error, Lost) or not left or not run.exists():
+                if not isinstance(error, LearnerLost) or not left or not run.exists():
                     raise
                 left -= 1
                 progress.note(f"{error}; continuing from the last checkpoint")
@@ -85,18 +86,18 @@ def conduct(
 
 
 def _record(run: RunDirectory, part: str, _: Any, error: BaseException | None, *__: Any) -> None:
-    """Leave the cause of an end that learners did not write down."""
+    """Write a failure that the learners have not recorded themselves."""
     if error is not None:
         write_failure(run, error, part=part)
 
 
-class Lost(ExarlError):
-    """A learner's process is gone."""
+class LearnerLost(ExarlError):
+    """The process of a learner is gone."""
 
 
 def attend(hosts: list[Remote], progress: Progress, signals: StopSignals) -> dict[str, Any]:
-    """See learners through to the end of their run; how it ended."""
-    told, busy = False, ""
+    """Start the learners and watch them until the run ends; the outcome of the first learner."""
+    passed_on, busy = False, ""
     begun = [host.call("begin", [other.handle for other in hosts]) for host in hosts]
     try:
         for future in begun:
@@ -114,21 +115,22 @@ def attend(hosts: list[Remote], progress: Progress, signals: StopSignals) -> dic
                 progress.update(news["row"])
             if outcome is not None:
                 return dict(outcome)
-            if signals.received is not None and not told:
-                told = True
+            if signals.received is not None and not passed_on:
+                passed_on = True
                 for host in hosts:
                     host.call("stop", signals.received, now=True)
             time.sleep(POLL_S)
     except ExarlError:
         raise
     except Exception as error:
-        if isinstance(found := cause(error), ExarlError):
-            raise found from None
-        raise (Lost if gone(error) else ExarlError)(f"a learner was lost: {why(error)}") from error
+        if isinstance(raised := cause(error), ExarlError):
+            raise raised from None
+        kind = LearnerLost if gone(error) else ExarlError
+        raise kind(f"a learner was lost: {why(error)}") from error
 
 
 def failed(outcome: dict[str, Any]) -> ExarlError:
-    """What a learner says of its end, as an error here."""
+    """The error that a learner has reported, to be raised here."""
     if outcome["code"] == ConfigError.exit_code:
         return ConfigError(outcome["error"])
     return ExarlError(outcome["error"])

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
-def new_figure(width: float, height: float) -> Any:
-    """An empty figure of so many hundred pixels, outside pyplot's global state."""
+
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure, sizes in hundreds of pixels, outside pyplot's global state."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), dpi=100, layout="constrained")
 
 
-def to_rgb(figure: Any) -> np.ndarray:
+def to_rgb(figure: Figure) -> np.ndarray:
     """The drawn figure as uint8 [height, width, 3]."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 

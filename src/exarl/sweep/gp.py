@@ -1,7 +1,7 @@
-"""A Gaussian process over settings, and where it expects the next improvement.
+"""A Gaussian process over settings, and the setting with the largest expected improvement.
 
-Matérn 5/2 with a length for each parameter, on the unit cube: ranges by their place (logarithmic ones
-in log scale), choices by a column each. Values are maximised.
+The kernel is Matérn 5/2 with one length per parameter, on the unit cube: a range is one column
+(logarithmic ranges in log scale), a list of choices one column per choice. Values are maximised.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ import numpy as np
 from exarl.sweep.space import Choices, Point, Space, Value
 
 STARTUP = 10
-"""Settings spread evenly before the process is asked."""
+"""Number of evenly spread settings before the process is used."""
 
 _ROOT5 = math.sqrt(5.0)
 _LENGTHS, _NOISE = (0.03, 10.0), (1e-6, 1.0)
 _CANDIDATES, _AROUND, _ROUNDS = 1024, 64, 4
 
 
-class Process(NamedTuple):
-    """A process given data; ``lengths`` has an entry a column, values are standardised."""
+class GaussianProcess(NamedTuple):
+    """A process conditioned on data; ``lengths`` has one entry per column, values are standardised."""
 
     inputs: np.ndarray
     lengths: np.ndarray
@@ -47,8 +47,8 @@ def condition(
     lengths: np.ndarray,
     signal: float = 1.0,
     noise: float = 1e-6,
-) -> Process:
-    """The process with these parameters that has seen ``values`` at ``inputs``.
+) -> GaussianProcess:
+    """The process with these parameters, conditioned on ``values`` at ``inputs``.
 
     ``signal`` and ``noise`` are variances of the standardised values.
     """
@@ -56,10 +56,10 @@ def condition(
     covariance = signal * matern(inputs, inputs, lengths) + noise * np.eye(len(inputs))
     factor = np.linalg.cholesky(covariance)
     weights = np.linalg.solve(factor.T, np.linalg.solve(factor, (values - mean) / scale))
-    return Process(inputs, lengths, signal, factor, weights, mean, scale)
+    return GaussianProcess(inputs, lengths, signal, factor, weights, mean, scale)
 
 
-def predict(process: Process, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def predict(process: GaussianProcess, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Mean and standard deviation of the value without noise at each row of ``inputs``."""
     between = process.signal * matern(inputs, process.inputs, process.lengths)
     half = np.linalg.solve(process.factor, between.T)
@@ -69,7 +69,7 @@ def predict(process: Process, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
 
 def expected_improvement(mean: np.ndarray, deviation: np.ndarray, best: float) -> np.ndarray:
-    """How much more than ``best`` a normally distributed value is expected to be, at least 0."""
+    """The expected excess over ``best`` of a normally distributed value; never negative."""
     from scipy.special import ndtr
 
     z = (mean - best) / deviation
@@ -78,10 +78,10 @@ def expected_improvement(mean: np.ndarray, deviation: np.ndarray, best: float) -
     return improvement
 
 
-def fit(inputs: np.ndarray, values: np.ndarray, owners: np.ndarray) -> Process:
-    """The process whose lengths, signal and noise make the data most likely.
+def fit(inputs: np.ndarray, values: np.ndarray, owners: np.ndarray) -> GaussianProcess:
+    """The process whose lengths, signal and noise maximise the likelihood of the data.
 
-    ``owners`` names the parameter of each column; its columns share a length.
+    ``owners`` has the number of each column's parameter; columns of one parameter share a length.
     """
     from scipy.optimize import minimize
 
@@ -99,18 +99,18 @@ def fit(inputs: np.ndarray, values: np.ndarray, owners: np.ndarray) -> Process:
 
 def suggest(
     space: Space,
-    told: Sequence[tuple[Point, float]],
+    results: Sequence[tuple[Point, float]],
     pending: Sequence[Point],
     rng: np.random.Generator,
 ) -> dict[str, Value]:
-    """The setting with the largest expected improvement over what was ``told``.
+    """The setting with the largest expected improvement over the ``results`` so far.
 
-    Settings that are ``pending`` count as if they had given what the process expects of them, so that
-    several can be asked for at once.
+    ``pending`` settings count as if they had the value that the process predicts, so that several
+    can run at once.
     """
     owners = owners_of(space)
-    inputs = np.array([encode(space, point) for point, _ in told])
-    values = np.array([value for _, value in told], float)
+    inputs = np.array([encode(space, point) for point, _ in results])
+    values = np.array([value for _, value in results], float)
     process = fit(inputs, values, owners)
     if pending:
         waiting = np.array([encode(space, point) for point in pending])
@@ -118,7 +118,7 @@ def suggest(
         inputs = np.concatenate([inputs, waiting])
         noise = max(float((process.factor[0, 0]) ** 2 - process.signal), _NOISE[0])
         process = condition(inputs, values, process.lengths, process.signal, noise)
-    best = float(predict(process, inputs)[0].max())  # of the smooth value: told ones are noisy
+    best = float(predict(process, inputs)[0].max())  # of the smooth prediction: results are noisy
 
     places = rng.random((_CANDIDATES, len(space)))
     for width in (0.1 / 3**i for i in range(_ROUNDS)):
@@ -134,7 +134,7 @@ def suggest(
 
 
 def early(space: Space, sweep_seed: int, number: int) -> dict[str, Value]:
-    """Setting ``number`` of an even spread over the space: multiples of powers of a generalised golden
+    """Setting ``number`` of an evenly spread sequence: multiples of the powers of a generalised golden
     ratio, from a random start."""
     ratio = 2.0
     for _ in range(40):  # the root of x^(d + 1) = x + 1
@@ -145,7 +145,7 @@ def early(space: Space, sweep_seed: int, number: int) -> dict[str, Value]:
 
 
 def encode(space: Space, point: Point) -> list[float]:
-    """A setting as a row of numbers: a place for a range, a column for each choice."""
+    """A setting as a row of numbers: one for a range, one for each choice."""
     row: list[float] = []
     for key, dimension in space.items():
         if isinstance(dimension, Choices):
@@ -156,13 +156,13 @@ def encode(space: Space, point: Point) -> list[float]:
 
 
 def decode(space: Space, places: Sequence[float] | np.ndarray) -> dict[str, Value]:
-    """The setting at a place of the unit cube."""
+    """The setting at a point of the unit cube."""
     named = zip(space.items(), places, strict=True)
     return {key: dimension.at(float(place)) for (key, dimension), place in named}
 
 
 def owners_of(space: Mapping[str, object]) -> np.ndarray:
-    """For each column of ``encode`` the number of its parameter."""
+    """The number of the parameter of each column of ``encode``."""
     widths = [len(d.values) if isinstance(d, Choices) else 1 for d in space.values()]
     return np.repeat(np.arange(len(widths)), widths)
 
@@ -170,7 +170,7 @@ def owners_of(space: Mapping[str, object]) -> np.ndarray:
 def _unlikely(
     theta: np.ndarray, inputs: np.ndarray, values: np.ndarray, owners: np.ndarray
 ) -> tuple[float, np.ndarray]:
-    """The negative log likelihood and its slope; ``theta``: logs of lengths, signal and noise."""
+    """The negative log likelihood and its gradient; ``theta``: logs of lengths, signal and noise."""
     lengths, (signal, noise) = np.exp(theta[:-2])[owners], np.exp(theta[-2:])
     apart = ((inputs[:, None] - inputs[None]) / lengths) ** 2
     r = np.sqrt(apart.sum(-1))
@@ -184,8 +184,8 @@ def _unlikely(
     pull = inverse - np.outer(weights, weights)
     by_column = 5 / 3 * signal * ((1 + _ROOT5 * r) * fade * pull)[:, :, None] * apart
     by_length = np.bincount(owners, by_column.sum((0, 1)))
-    slope = 0.5 * np.array([*by_length, (pull * smooth).sum(), noise * np.trace(pull)])
-    return float(loss), slope
+    gradient = 0.5 * np.array([*by_length, (pull * smooth).sum(), noise * np.trace(pull)])
+    return float(loss), gradient
 
 
 def _squares(a: np.ndarray, b: np.ndarray) -> np.ndarray:

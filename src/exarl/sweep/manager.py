@@ -1,4 +1,4 @@
-"""Running a study: settings are asked for, trained with every seed, and told."""
+"""Running a study: each setting is claimed, trained with every seed, and its result recorded."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from exarl.errors import ExarlError
 from exarl.records.directory import RunDirectory
 from exarl.records.signals import STOP_SIGNALS, StopSignals
 from exarl.sweep.executors import Executor, Handle, Job
-from exarl.sweep.study import Asked, Row, Study
+from exarl.sweep.study import Claim, SettingRow, Study
 from exarl.sweep.trial import Curve, is_finished, last_words, summed_up, value_of
 
 POLL_S = 0.1
 _STOPPED = tuple(128 + number for number in STOP_SIGNALS)
-"""Exit codes of a training that somebody else has told to stop: a scheduler, as a rule."""
+"""Exit codes of a training that a signal stopped, usually from a scheduler."""
 _SHOW_S = 1.0
 _OTHERS_S = 2.0
 
 
 class Display(Protocol):
-    """Shows how a study stands."""
+    """Shows the progress of a study."""
 
-    def update(self, rows: list[Row]) -> None: ...
+    def update(self, rows: list[SettingRow]) -> None: ...
 
     def note(self, text: str) -> None: ...
 
 
 @dataclass
-class Under:
-    """A setting under way."""
+class RunningSetting:
+    """A setting that is being trained: its seeds that wait, run and have ended."""
 
-    asked: Asked
+    claim: Claim
     pending: list[int]
     curve: Curve | None = None
     running: dict[int, Handle] = field(default_factory=dict)
@@ -51,16 +51,16 @@ class Under:
         return not self.running and not self.pending
 
     def give_up(self) -> None:
-        """No further seeds; those that run are asked to end."""
+        """Start no further seeds, and ask those that run to end."""
         self.pending.clear()
         for handle in self.running.values():
             handle.terminate()
 
 
 class Manager:
-    """Runs settings of ``study`` until there are none left to take.
+    """Runs settings of ``study`` until none is left.
 
-    ``wait`` says that it then waits for other workers, and runs again what they lose.
+    With ``wait`` it then waits for the other workers, and runs the settings of those that die.
     """
 
     def __init__(
@@ -69,12 +69,12 @@ class Manager:
         self._study, self._executor, self._display = study, executor, display
         self._config, self._folder = study.config, study.folder
         self._wait = wait
-        self._open: list[Under] = []
+        self._open: list[RunningSetting] = []
         self._quota: int | None = self._config.options.batch
         self._next_show = self._next_ask = self._next_check = 0.0
 
     def run(self, retry_failed: bool = False) -> int | None:
-        """Work until the study is done; the signal that ended it early, else None."""
+        """Run settings until the study is done; return the signal that stopped it early, else None."""
         lost = self._study.prepare(retry_failed)
         if lost:
             self._display.note(f"running again: {', '.join(map(str, lost))}")
@@ -85,22 +85,22 @@ class Manager:
                 if signals.received is not None:
                     self._stop(signals.received)
             except BaseException:
-                for under in self._open:
-                    for handle in under.running.values():
+                for setting in self._open:
+                    for handle in setting.running.values():
                         handle.kill()
-                    self._study.lose(under.asked)
+                    self._study.lose(setting.claim)
                 raise
         self._display.update(self._study.rows())
         return signals.received
 
     def _turn(self) -> bool:
-        """Poll and start; False when there is nothing left to do."""
-        for under in self._open:
-            self._poll(under)
-        told = self._tell()
+        """Poll the trainings, record results and start others; False when nothing is left to do."""
+        for setting in self._open:
+            self._poll(setting)
+        recorded = self._record()
         self._fill()
         now = time.monotonic()
-        if told or now >= self._next_show:
+        if recorded or now >= self._next_show:
             self._next_show = now + _SHOW_S
             self._display.update(self._study.rows())
         if self._open:
@@ -116,147 +116,150 @@ class Manager:
     # -- starting -------------------------------------------------------------------------------
 
     def _fill(self) -> None:
-        free = self._executor.slots - sum(len(under.running) for under in self._open)
-        for under in self._takers():
-            while free > 0 and under.pending and self._may_start(under):
-                free -= self._start(under, under.pending.pop(0))
+        free = self._executor.slots - sum(len(setting.running) for setting in self._open)
+        for setting in self._takers():
+            while free > 0 and setting.pending and self._may_start(setting):
+                free -= self._start(setting, setting.pending.pop(0))
             if free <= 0:
                 return
 
-    def _takers(self) -> Iterator[Under]:
-        """Settings under way, oldest first, then new ones."""
+    def _takers(self) -> Iterator[RunningSetting]:
+        """The running settings, oldest first, then new ones."""
         yield from list(self._open)
         while (self._quota is None or self._quota > 0) and time.monotonic() >= self._next_ask:
-            asked = self._study.ask()
-            if asked is None:
-                self._next_ask = (
-                    time.monotonic() + _OTHERS_S
-                )  # asking takes a lock on a shared disk
+            claim = self._study.ask()
+            if claim is None:
+                # Not at every poll: claiming takes a lock on a shared disk.
+                self._next_ask = time.monotonic() + _OTHERS_S
                 return
             if self._quota is not None:
                 self._quota -= 1
-            under = Under(asked, self._config.seeds(), self._curve(asked))
-            self._open.append(under)
-            yield under
+            setting = RunningSetting(claim, self._config.seeds(), self._curve(claim))
+            self._open.append(setting)
+            yield setting
 
-    def _may_start(self, under: Under) -> bool:
-        """With a pruner the first seed goes ahead, and the others follow if it is not pruned."""
+    def _may_start(self, setting: RunningSetting) -> bool:
+        """With a pruner the first seed runs alone; the others start when it has ended unpruned."""
         first = self._config.seeds()[0]
-        return under.curve is None or first in under.values or under.pending[0] == first
+        return setting.curve is None or first in setting.values or setting.pending[0] == first
 
-    def _start(self, under: Under, seed: int) -> int:
-        """Start a seed; 0 when it is done already, by a worker that was lost before it told."""
-        place = self._place(under, seed)
+    def _start(self, setting: RunningSetting, seed: int) -> int:
+        """Start a seed and return 1; 0 when it cannot start, or when a lost worker had finished it."""
+        place = self._place(setting, seed)
         if is_finished(place):
-            self._value(under, seed)
+            self._value(setting, seed)
             return 0
-        words = ["train", *self._config.words(under.asked.point)]
+        words = ["train", *self._config.words(setting.claim.point)]
         words += [f"--seed={seed}", f"--run_dir={place.absolute()}"]
-        job = Job(words, self._place(under, seed).with_suffix(".log"), Path(self._config.folder))
+        job = Job(words, self._place(setting, seed).with_suffix(".log"), Path(self._config.folder))
         try:
-            under.running[seed] = self._executor.start(job)
+            setting.running[seed] = self._executor.start(job)
         except OSError as error:
-            under.error = f"cannot be started: {error}"
-            under.give_up()
+            setting.error = f"cannot be started: {error}"
+            setting.give_up()
             return 0
-        under.began[seed] = time.monotonic()
+        setting.began[seed] = time.monotonic()
         return 1
 
-    def _curve(self, asked: Asked) -> Curve | None:
+    def _curve(self, claim: Claim) -> Curve | None:
         options = self._config.options
         if options.pruner == "none":
             return None
-        total = self._config.configuration(asked.point).learner.total_steps
-        place = self._folder.trial(asked.setting) / f"seed_{self._config.seeds()[0]}"
+        total = self._config.configuration(claim.point).learner.total_steps
+        place = self._folder.trial(claim.setting) / f"seed_{self._config.seeds()[0]}"
         return Curve(RunDirectory(place).result, total or 1, options.marks)
 
     # -- polling --------------------------------------------------------------------------------
 
-    def _poll(self, under: Under) -> None:
+    def _poll(self, setting: RunningSetting) -> None:
         limit = self._config.options.timeout
-        for seed, handle in list(under.running.items()):
+        for seed, handle in list(setting.running.items()):
             code = handle.poll()
             if code is not None:
-                del under.running[seed]
-                self._ended(under, seed, code)
-            elif limit is not None and time.monotonic() - under.began[seed] > limit:
-                under.error = under.error or f"seed {seed} took longer than {limit:g} s"
-                under.give_up()
-        if under.curve is not None and not under.pruned and not under.error:
-            for mark, value in under.curve.news():
-                if self._study.report(under.asked, mark, value) and not under.over:
-                    under.pruned = True
-                    under.give_up()
+                del setting.running[seed]
+                self._ended(setting, seed, code)
+            elif limit is not None and time.monotonic() - setting.began[seed] > limit:
+                setting.error = setting.error or f"seed {seed} took longer than {limit:g} s"
+                setting.give_up()
+        if setting.curve is not None and not setting.pruned and not setting.error:
+            for mark, value in setting.curve.news():
+                if self._study.report(setting.claim, mark, value) and not setting.over:
+                    setting.pruned = True
+                    setting.give_up()
                     break
 
-    def _ended(self, under: Under, seed: int, code: int) -> None:
-        if under.pruned or under.error or under.stopped:
+    def _ended(self, setting: RunningSetting, seed: int, code: int) -> None:
+        if setting.pruned or setting.error or setting.stopped:
             return
-        if code == 0 and is_finished(self._place(under, seed)):
-            self._value(under, seed)
+        if code == 0 and is_finished(self._place(setting, seed)):
+            self._value(setting, seed)
             return
         if code in _STOPPED:
-            under.stopped = True
-            under.give_up()
+            setting.stopped = True
+            setting.give_up()
             return
-        words = last_words(self._place(under, seed).with_suffix(".log"))
-        under.error = f"seed {seed} {how_it_ended(code)}" + (f": {words}" if words else "")
-        under.give_up()
+        words = last_words(self._place(setting, seed).with_suffix(".log"))
+        setting.error = f"seed {seed} {how_it_ended(code)}" + (f": {words}" if words else "")
+        setting.give_up()
 
-    def _value(self, under: Under, seed: int) -> None:
+    def _value(self, setting: RunningSetting, seed: int) -> None:
         try:
-            under.values[seed] = value_of(self._place(under, seed), self._config.options.metric)
+            setting.values[seed] = value_of(self._place(setting, seed), self._config.options.metric)
         except ExarlError as error:
-            under.error = f"seed {seed}: {error}"
-            under.give_up()
+            setting.error = f"seed {seed}: {error}"
+            setting.give_up()
 
-    # -- telling --------------------------------------------------------------------------------
+    # -- recording ------------------------------------------------------------------------------
 
-    def _tell(self) -> bool:
-        """Tell what is over; in a batch, when all of it is, in the order of the settings."""
-        over = [under for under in self._open if under.over]
+    def _record(self) -> bool:
+        """Record the settings that have ended; those of a batch together, in order. False: none."""
+        over = [setting for setting in self._open if setting.over]
         if self._quota is not None:
             whole = len(over) == len(self._open) and (not self._quota or not self._study.waiting())
             if not whole:
                 return False
             self._quota = self._config.options.batch
-        for under in sorted(over, key=lambda u: u.asked.setting):
-            self._open.remove(under)
-            self._tell_one(under)
+        for setting in sorted(over, key=lambda u: u.claim.setting):
+            self._open.remove(setting)
+            self._record_one(setting)
         return bool(over)
 
-    def _tell_one(self, under: Under) -> None:
-        if under.stopped:
-            self._study.lose(under.asked)
-        elif under.pruned:
-            self._study.prune(under.asked)
-        elif under.error:
-            self._study.fail(under.asked, under.error)
+    def _record_one(self, setting: RunningSetting) -> None:
+        if setting.stopped:
+            self._study.lose(setting.claim)
+        elif setting.pruned:
+            self._study.prune(setting.claim)
+        elif setting.error:
+            self._study.fail(setting.claim, setting.error)
         else:
-            ordered = dict(sorted(under.values.items()))
+            ordered = dict(sorted(setting.values.items()))
             value = summed_up(list(ordered.values()), self._config.options.objective)
-            self._study.complete(under.asked, ordered, value)
+            self._study.complete(setting.claim, ordered, value)
 
     # -- stopping -------------------------------------------------------------------------------
 
     def _stop(self, number: int) -> None:
-        """Ask everything to end, wait for it, and leave what is unfinished to be run again."""
+        """End all trainings and wait for them; unfinished settings are queued to run again."""
         name = signal.Signals(number).name
-        self._display.note(f"{name}: trainings write their checkpoints; again ends them at once")
-        for under in self._open:
-            for handle in under.running.values():
+        self._display.note(
+            f"{name}: trainings write checkpoints and end; a second signal ends them at once"
+        )
+        for setting in self._open:
+            for handle in setting.running.values():
                 handle.terminate()
         while any(handle.poll() is None for u in self._open for handle in u.running.values()):
             time.sleep(POLL_S)
-        for under in self._open:
-            for seed in [seed for seed in under.running if is_finished(self._place(under, seed))]:
-                del under.running[seed]
-                self._value(under, seed)
-            if under.pruned or under.error or under.over:
-                self._tell_one(under)
+        for setting in self._open:
+            for seed in [
+                seed for seed in setting.running if is_finished(self._place(setting, seed))
+            ]:
+                del setting.running[seed]
+                self._value(setting, seed)
+            if setting.pruned or setting.error or setting.over:
+                self._record_one(setting)
             else:
-                self._study.lose(under.asked)
+                self._study.lose(setting.claim)
         self._open.clear()
 
-    def _place(self, under: Under, seed: int) -> Path:
-        return self._folder.trial(under.asked.setting) / f"seed_{seed}"
+    def _place(self, setting: RunningSetting, seed: int) -> Path:
+        return self._folder.trial(setting.claim.setting) / f"seed_{seed}"

@@ -1,25 +1,24 @@
-"""Who works on a study, and whether a worker is still there."""
+"""The workers of a study, and whether each is alive."""
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from exarl.records.alive import Heartbeat, is_alive, own_card
 
 
 class Owner:
-    """This process as a worker of the study in ``folder``; while open, it gives a sign of life.
+    """This process as a worker of a study, with a heartbeat while the context is open.
 
-    The sign is the time of a file, by the clock of the disk that all workers share.
+    The heartbeat is the time of a file in ``folder``, by the clock of the disk that all workers share.
     """
 
     def __init__(self, folder: Path) -> None:
         card = own_card()
         name = f"{card['host']}_{card['pid']}_{secrets.token_hex(2)}"
-        self.card: dict[str, Any] = {"name": name, **card}
+        self.card: dict[str, object] = {"name": name, **card}
         self._folder = folder
 
     def __enter__(self) -> Owner:
@@ -32,8 +31,8 @@ class Owner:
         self._heartbeat.close()
         self._file().unlink(missing_ok=True)
 
-    def sees(self, card: Mapping[str, Any] | None) -> bool:
-        """Whether the worker that ``card`` names is alive, as far as can be told from here."""
+    def sees(self, card: Mapping[str, object] | None) -> bool:
+        """Whether the worker that ``card`` names is alive, as far as this process can see."""
         if card is None:
             return False
         self._file().touch()

@@ -1,13 +1,11 @@
-"""A batch of trials as one compiled program: a population of the fused workflow, in a child process."""
+"""A batch of settings as one compiled program: a population of workflow fused, in a child process."""
 
 from __future__ import annotations
 
 import contextlib
 import csv
-import os
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,15 +14,17 @@ from exarl.envs import child
 from exarl.errors import ConfigError, ExarlError
 from exarl.records.directory import RunDirectory, reason, writing
 from exarl.records.lock import PATIENT
+from exarl.records.replacing import replacing
 from exarl.records.signals import heard, name_of
+from exarl.sweep.executors import exarl_command
 from exarl.sweep.trial import last_words
 
 GRACE_S = 60.0
-"""Seconds that a population which has to end is given to write its checkpoint."""
+"""Seconds that a population has to write its checkpoint when it must end."""
 
 
-class Stopped(ExarlError):
-    """The population was told to stop by signal ``number``; the same run directory continues it."""
+class PopulationStopped(ExarlError):
+    """Signal ``number`` stopped the population; the same run directory continues it."""
 
     def __init__(self, number: int) -> None:
         super().__init__(f"stopped early by {name_of(number)}")
@@ -37,16 +37,15 @@ def run_population(
     seeds: Sequence[int],
     run_dir: Path,
 ) -> list[list[float]]:
-    """Train every point with every seed at once; the mean returns of their last episodes.
+    """Train every point with every seed at once; return the mean returns of their last episodes.
 
-    ``words`` are those of ``exarl train`` that all have in common (agent, env, total_steps,
-    ``--workflow fused`` ...). The result is ``[point][seed]``, each what a run of its own with that
-    seed and these parameters would have as ``last_reward_mean``, up to rounding. NaN is a trial that
-    failed: it diverged, or finished no episode. What is in ``run_dir`` already is continued, or only
-    read.
+    ``words`` are the arguments of ``exarl train`` that all share (agent, env, total_steps,
+    ``--workflow fused`` ...). The result is ``[point][seed]``: up to rounding, the
+    ``last_reward_mean`` of a separate run with that seed and these parameters; NaN when the agent
+    diverged or finished no episode. A run in ``run_dir`` is continued or, if it has ended, read.
 
-    ConfigError for what cannot be trained so, ExarlError when the training failed, each with its last
-    line; Stopped after a stop signal, which is passed on if this is the main thread.
+    ConfigError when this cannot be trained, ExarlError when the training failed, each with its last
+    line; PopulationStopped after a stop signal, which the main thread passes on to the training.
     """
     table = [{**point, "seed": seed} for point in points for seed in seeds]
     if not table or any(point.keys() != points[0].keys() for point in points):
@@ -58,11 +57,11 @@ def run_population(
         _write(chosen, table)
         output.touch()
         already = output.stat().st_size
-    command = [sys.executable, "-P", "-m", "exarl", "train", *words]
-    command += ["--sweep", f"@{chosen}", "--run_dir", str(run.path)]
-    code, told = _run(command, output)
-    if told and code:
-        raise Stopped(told[0])
+    place = ["--sweep", f"@{chosen}", "--run_dir", str(run.path)]
+    command = exarl_command(["train", *words, *place])
+    code, received = _run(command, output)
+    if received and code:
+        raise PopulationStopped(received[0])
     if code:
         kind = ConfigError if code == ConfigError.exit_code else ExarlError
         words = last_words(output, already).removeprefix("exarl: ")
@@ -73,34 +72,32 @@ def run_population(
 
 
 def _write(path: Path, table: Sequence[Mapping[str, float]]) -> None:
-    """Every digit of every number, whole or not at all."""
-    aside = path.with_suffix(".tmp")
-    with aside.open("w", newline="", encoding="utf-8") as file:
+    """Write the table with all digits of every number, completely or not at all."""
+    with replacing(path) as aside, aside.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(table[0])
         writer.writerows([[row[name] for name in table[0]] for row in table])
-    os.replace(aside, path)
 
 
 def _run(command: Sequence[str], output: Path) -> tuple[int, list[int]]:
-    """The exit code of a child that is gone when this thread is, and the signals passed on to it."""
+    """Run a child that ends with this thread; its exit code and the signals passed on to it."""
     process = child.start(child.tied(command), output, environ=PATIENT)
-    with _passed_on(process) as told:
+    with _passed_on(process) as received:
         try:
             process.wait()
         finally:
             code = child.end(process, 0, GRACE_S)
-    return code, told
+    return code, received
 
 
 @contextlib.contextmanager
 def _passed_on(process: subprocess.Popen[bytes]) -> Iterator[list[int]]:
-    """Stop signals go to the child, and to whoever listened before; those that came."""
-    told: list[int] = []
+    """Pass stop signals on to the child and to the previous handlers; yields those received."""
+    received: list[int] = []
     before: dict[int, object] = {}
 
     def pass_on(number: int, frame: object) -> None:
-        told.append(number)
+        received.append(number)
         process.send_signal(number)
         listener = before[number]
         if callable(listener) and listener is not signal.default_int_handler:
@@ -109,7 +106,7 @@ def _passed_on(process: subprocess.Popen[bytes]) -> Iterator[list[int]]:
     if threading.current_thread() is threading.main_thread():
         before.update({number: signal.signal(number, pass_on) for number in heard()})
     try:
-        yield told
+        yield received
     finally:
         for number, listener in before.items():
             signal.signal(number, listener)  # type: ignore[arg-type]
@@ -122,5 +119,5 @@ def _rewards(path: Path, count: int) -> list[float]:
     except (OSError, KeyError, ValueError) as error:
         raise ExarlError(f"cannot read {path}: {reason(error)}") from error
     if len(found) != count:
-        raise ExarlError(f"{path} tells of {len(found)} agents, not of {count}")
+        raise ExarlError(f"{path} has {len(found)} rows, not one for each of {count} agents")
     return found

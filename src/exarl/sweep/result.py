@@ -1,28 +1,33 @@
-"""What a study found: the best setting as a configuration file, a table, and a page to look at."""
+"""The results of a study: the best setting as a configuration file, a table, and a report page.
+
+The figures are not those of ``optuna.visualization``: these know neither the seeds of a setting nor
+pruned settings, do not fit a page in dark colours or of any width, and lines of their parallel
+coordinates cannot be selected by dragging along an axis.
+"""
 
 from __future__ import annotations
 
 import csv
 import io
 import math
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from exarl.records.directory import write_json, writing
+from exarl.records.replacing import replacing
 from exarl.report.page import COLORS, Part, Section, figure, section, table, write_page
-from exarl.sweep.space import Choices, Dimension, Space, Value, word
+from exarl.sweep.space import Choices, Dimension, Value, word
 from exarl.sweep.spec import StudyConfig
-from exarl.sweep.study import Row, Study
+from exarl.sweep.study import SettingRow, Study
 from exarl.sweep.table import best_of, counts_text, setting_text, short
 
 FEWEST = 8
-"""Complete settings below which importances mean nothing."""
+"""Fewest complete settings for which importances mean anything."""
 
 
-def write_results(study: Study) -> Row | None:
-    """Write best.json (when there is a best), trials.csv and report.html; the best setting."""
+def write_results(study: Study) -> SettingRow | None:
+    """Write best.json, trials.csv and report.html; return the best setting, None without one."""
     rows = study.rows()
     folder = study.folder
     best = best_of(rows)
@@ -40,8 +45,8 @@ def write_results(study: Study) -> Row | None:
     return best
 
 
-def best_config(config: StudyConfig, best: Row) -> dict[str, dict[str, Any]]:
-    """The parameters of the best setting by family: all that are not the components' defaults."""
+def best_config(config: StudyConfig, best: SettingRow) -> dict[str, dict[str, Any]]:
+    """The parameters of the best setting by family, without the components' defaults."""
     found = config.configuration(best.point)
     chosen: dict[str, dict[str, Any]] = {}
     for key, origin in found.origins.items():
@@ -51,8 +56,8 @@ def best_config(config: StudyConfig, best: Row) -> dict[str, dict[str, Any]]:
     return chosen
 
 
-def csv_text(rows: Sequence[Row], config: StudyConfig) -> str:
-    """A line a setting: its parameters, its value, the value of each seed, its error."""
+def csv_text(rows: Sequence[SettingRow], config: StudyConfig) -> str:
+    """One line per setting: its state, value, values of its seeds, parameters, duration and error."""
     seeds = [str(seed) for seed in config.seeds()]
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
@@ -67,9 +72,9 @@ def csv_text(rows: Sequence[Row], config: StudyConfig) -> str:
 
 
 def importances(study: Study) -> dict[str, float]:
-    """How much each parameter decides whether a setting is among the good ones; they sum to 1.
+    """The share of each parameter in whether a setting is among the good ones; they sum to 1.
 
-    Empty while there are too few complete settings to say.
+    Empty when there are too few complete settings.
     """
     from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 
@@ -83,7 +88,7 @@ def importances(study: Study) -> dict[str, float]:
     return {key: float(share) for key, share in found.items() if math.isfinite(share)}
 
 
-def sections(study: Study, rows: Sequence[Row]) -> list[Section]:
+def sections(study: Study, rows: Sequence[SettingRow]) -> list[Section]:
     """The page's sections."""
     config = study.config
     done = [row for row in rows if row.state == "complete"]
@@ -102,8 +107,8 @@ def sections(study: Study, rows: Sequence[Row]) -> list[Section]:
         what: list[Part] = [f"Importances need at least {FEWEST} settings that differ in value."]
         if shares:
             what = [
-                "Which parameters decide whether a setting is good (PED-ANOVA); of few settings a"
-                " rough guess.",
+                "How much each parameter decides whether a setting is good (PED-ANOVA); a rough"
+                " estimate for few settings.",
                 figure(importance_bars(shares), height=120 + 40 * len(shares)),
             ]
         page.append(section("Importance", *what))
@@ -113,20 +118,20 @@ def sections(study: Study, rows: Sequence[Row]) -> list[Section]:
     page.append(section("Settings", settings_table(rows, config)))
     failed = [row for row in rows if row.state == "failed"]
     if failed:
-        errors = [[row.setting, setting_text(row.point), row.error] for row in failed]
+        errors = [(row.setting, setting_text(row.point), row.error) for row in failed]
         page.append(section("Failures", table(["setting", "parameters", "error"], errors)))
     words = " ".join(config.words({}))
     page.append(section("Training", f"exarl train {words}", options_table(config)))
     return page
 
 
-def history(rows: Sequence[Row], config: StudyConfig) -> dict[str, Any]:
-    """Every setting's value and those of its seeds, and the best value so far."""
+def history(rows: Sequence[SettingRow], config: StudyConfig) -> dict[str, object]:
+    """The value of every setting and of its seeds, and the best value so far."""
     done = [row for row in rows if row.state == "complete" and row.value is not None]
     pruned = [row for row in rows if row.state == "pruned" and row.value is not None]
     best = [max(r.value or -math.inf for r in done[: i + 1]) for i in range(len(done))]
     seeds = [(row.setting, value) for row in done for value in row.seeds.values()]
-    data = [
+    data: list[dict[str, object]] = [
         _points("seeds", [s for s, _ in seeds], [v for _, v in seeds], COLORS[7], size=4),
         _points("pruned", [r.setting for r in pruned], [r.value for r in pruned], COLORS[4]),
         _points(
@@ -151,7 +156,7 @@ def history(rows: Sequence[Row], config: StudyConfig) -> dict[str, Any]:
     }
 
 
-def importance_bars(shares: Mapping[str, float]) -> dict[str, Any]:
+def importance_bars(shares: Mapping[str, float]) -> dict[str, object]:
     ordered = sorted(shares.items(), key=lambda item: item[1])
     bars = {
         "type": "bar",
@@ -164,8 +169,8 @@ def importance_bars(shares: Mapping[str, float]) -> dict[str, Any]:
     return {"data": [bars], "layout": {"xaxis": axis, "yaxis": {"automargin": True}}}
 
 
-def parallel(done: Sequence[Row], config: StudyConfig) -> dict[str, Any]:
-    """A line a setting through its parameters to its value."""
+def parallel(done: Sequence[SettingRow], config: StudyConfig) -> dict[str, object]:
+    """One line per setting through its parameters to its value."""
     dimensions = [_axis(key, dimension, done) for key, dimension in config.space.items()]
     values = [row.value or 0.0 for row in done]
     dimensions.append({"label": _value_name(config), "values": values})
@@ -176,9 +181,9 @@ def parallel(done: Sequence[Row], config: StudyConfig) -> dict[str, Any]:
     }
 
 
-def slice_plots(rows: Sequence[Row], config: StudyConfig) -> list[dict[str, Any]]:
-    """For each parameter, the values of all settings over it."""
-    drawn = []
+def slice_plots(rows: Sequence[SettingRow], config: StudyConfig) -> list[dict[str, object]]:
+    """For each parameter, the values of all settings against it."""
+    drawn: list[dict[str, object]] = []
     for key, dimension in config.space.items():
         traces = []
         for state, color in (("complete", COLORS[0]), ("pruned", COLORS[4])):
@@ -187,7 +192,7 @@ def slice_plots(rows: Sequence[Row], config: StudyConfig) -> list[dict[str, Any]
             if found:
                 text = [f"setting {row.setting}" for row in found]
                 traces.append(_points(state, x, [row.value for row in found], color, text=text))
-        axis: dict[str, Any] = {"title": {"text": key}, "exponentformat": "e"}
+        axis: dict[str, object] = {"title": {"text": key}, "exponentformat": "e"}
         if isinstance(dimension, Choices):
             names = [word(choice) for choice in dimension.values]
             axis |= {"type": "category", "categoryorder": "array", "categoryarray": names}
@@ -197,7 +202,7 @@ def slice_plots(rows: Sequence[Row], config: StudyConfig) -> list[dict[str, Any]
     return drawn
 
 
-def settings_table(rows: Sequence[Row], config: StudyConfig) -> Part:
+def settings_table(rows: Sequence[SettingRow], config: StudyConfig) -> Part:
     """All settings, the best first, those without a value last."""
     known = sorted(rows, key=lambda r: (r.state != "complete", r.value is None, -(r.value or 0.0)))
     head = ["setting", "state", _value_name(config), "seeds", *config.space, "seconds"]
@@ -220,7 +225,7 @@ def options_table(config: StudyConfig) -> Part:
     return table(["option", "value"], [[k, str(v)] for k, v in options.items() if v is not None])
 
 
-def _axis(key: str, dimension: Dimension, done: Sequence[Row]) -> dict[str, Any]:
+def _axis(key: str, dimension: Dimension, done: Sequence[SettingRow]) -> dict[str, object]:
     values = [row.point[key] for row in done]
     if isinstance(dimension, Choices):
         names = [word(choice) for choice in dimension.values]
@@ -238,15 +243,20 @@ def _axis(key: str, dimension: Dimension, done: Sequence[Row]) -> dict[str, Any]
 
 def _points(
     name: str,
-    x: Sequence[Any],
-    y: Sequence[Any],
+    x: Sequence[Value],
+    y: Sequence[float | None],
     color: str,
     *,
     size: int = 8,
     text: Sequence[str] | None = None,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     marker = {"color": color, "size": size}
-    trace: dict[str, Any] = {"type": "scatter", "mode": "markers", "name": name, "marker": marker}
+    trace: dict[str, object] = {
+        "type": "scatter",
+        "mode": "markers",
+        "name": name,
+        "marker": marker,
+    }
     return trace | {"x": list(x), "y": list(y)} | ({"text": list(text)} if text else {})
 
 
@@ -254,7 +264,7 @@ def _shown(value: Value, dimension: Dimension) -> Value:
     return word(value) if isinstance(dimension, Choices) else value
 
 
-def _values_axis(config: StudyConfig) -> dict[str, Any]:
+def _values_axis(config: StudyConfig) -> dict[str, object]:
     return {"title": {"text": _value_name(config)}}
 
 
@@ -264,13 +274,10 @@ def _value_name(config: StudyConfig) -> str:
 
 
 def _title(config: StudyConfig) -> str:
-    space: Space = config.space
-    first = {key: dimension.ends()[0] for key, dimension in space.items()}
-    learner = config.configuration(first).learner
-    return f"Sweep of {learner.agent} on {learner.env}: {', '.join(space)}"
+    learner = config.configuration(config.first_point()).learner
+    return f"Sweep of {learner.agent} on {learner.env}: {', '.join(config.space)}"
 
 
 def _write(path: Path, text: str) -> None:
-    aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    aside.write_text(text, encoding="utf-8")
-    os.replace(aside, path)
+    with replacing(path) as aside:
+        aside.write_text(text, encoding="utf-8")

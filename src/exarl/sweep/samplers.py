@@ -1,10 +1,10 @@
-"""Who chooses the settings. What a setting is depends on the sweep's seed, the setting's number and
-what has been told so far, on nothing else."""
+"""How settings are chosen. A setting depends on the sweep's seed, its own number and the results so
+far, and on nothing else."""
 
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,12 +12,18 @@ from exarl.sweep import gp
 from exarl.sweep.space import Choices, Point, Space, Value, grid, random_point
 from exarl.sweep.spec import StudyConfig
 
+if TYPE_CHECKING:
+    import optuna
+    from optuna.distributions import BaseDistribution
+    from optuna.pruners import BasePruner
+    from optuna.trial import FrozenTrial, Trial
+
 SETTING = "setting"
 """The attribute of an Optuna trial that holds the number of its setting."""
 
 
 def known_points(config: StudyConfig) -> list[dict[str, Value]] | None:
-    """The settings of a study whose sampler needs no results; None: of one that does."""
+    """The settings of a study whose sampler needs no results; None for a sampler that needs them."""
     options = config.options
     if options.sampler == "grid":
         return grid(config.space, options.points)
@@ -27,7 +33,7 @@ def known_points(config: StudyConfig) -> list[dict[str, Value]] | None:
     return None
 
 
-def make_sampler(config: StudyConfig) -> Any:
+def make_sampler(config: StudyConfig) -> SeededSampler | ProcessSampler:
     """The sampler of a study, for Optuna."""
     options = config.options
     if options.sampler == "gp":
@@ -35,8 +41,8 @@ def make_sampler(config: StudyConfig) -> Any:
     return SeededSampler(options.sweep_seed)
 
 
-def make_pruner(config: StudyConfig) -> Any:
-    """The pruner of a study; steps are its marks."""
+def make_pruner(config: StudyConfig) -> BasePruner:
+    """The pruner of a study; its steps are the marks of a training."""
     from optuna import pruners
 
     if config.options.pruner == "median":
@@ -46,7 +52,7 @@ def make_pruner(config: StudyConfig) -> Any:
     return pruners.NopPruner()
 
 
-def suggest(trial: Any, space: Space) -> dict[str, Value]:
+def suggest(trial: Trial, space: Space) -> dict[str, Value]:
     """Ask Optuna for the setting of ``trial``."""
     point: dict[str, Value] = {}
     for key, dimension in space.items():
@@ -62,78 +68,79 @@ def suggest(trial: Any, space: Space) -> dict[str, Value]:
     return point
 
 
-class SeededSampler:
-    """Optuna's tree-structured Parzen estimator, begun anew for every setting."""
+class _Sampler:
+    """What Optuna calls of a sampler, with nothing to do."""
+
+    def before_trial(self, study: optuna.Study, trial: FrozenTrial) -> None:
+        pass
+
+    def after_trial(self, *_: object) -> None:
+        pass
+
+    def infer_relative_search_space(self, *_: object) -> dict[str, BaseDistribution]:
+        return {}
+
+    def sample_relative(self, *_: object) -> dict[str, Value]:
+        return {}
+
+    def reseed_rng(self) -> None:
+        pass
+
+
+class SeededSampler(_Sampler):
+    """Optuna's tree-structured Parzen estimator, created again for every setting: its random numbers
+    depend on the sweep's seed and the setting's number alone."""
 
     def __init__(self, sweep_seed: int) -> None:
         self._sweep_seed = sweep_seed
 
-    def _fresh(self, trial: Any) -> Any:
+    def before_trial(self, study: optuna.Study, trial: FrozenTrial) -> None:
         from optuna.samplers import TPESampler
 
         number = trial.user_attrs.get(SETTING, trial.number)
         seed = int(np.random.SeedSequence([self._sweep_seed, number]).generate_state(1)[0])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # older versions call constant_liar experimental
-            return TPESampler(seed=seed, constant_liar=True)
+            self._tpe = TPESampler(seed=seed, constant_liar=True)
 
-    def before_trial(self, study: Any, trial: Any) -> None:
-        self._one = self._fresh(trial)
+    def infer_relative_search_space(self, *given: object) -> dict[str, BaseDistribution]:
+        return self._tpe.infer_relative_search_space(*given)
 
-    def after_trial(self, study: Any, trial: Any, state: Any, values: Any) -> None:
-        pass
+    def sample_relative(self, *given: object) -> dict[str, Value]:
+        return self._tpe.sample_relative(*given)
 
-    def infer_relative_search_space(self, study: Any, trial: Any) -> Any:
-        return self._one.infer_relative_search_space(study, trial)
-
-    def sample_relative(self, study: Any, trial: Any, search_space: Any) -> Any:
-        return self._one.sample_relative(study, trial, search_space)
-
-    def sample_independent(self, study: Any, trial: Any, name: str, distribution: Any) -> Any:
-        return self._one.sample_independent(study, trial, name, distribution)
-
-    def reseed_rng(self) -> None:
-        pass
+    def sample_independent(self, *given: object) -> Value:
+        return self._tpe.sample_independent(*given)
 
 
-class ProcessSampler:
-    """The Gaussian process of ``gp``, in the shape that Optuna expects of a sampler."""
+class ProcessSampler(_Sampler):
+    """The Gaussian process of ``gp`` as a sampler for Optuna."""
 
     def __init__(self, space: Space, sweep_seed: int) -> None:
         self._space, self._sweep_seed = space, sweep_seed
         self._point: dict[str, Value] = {}
 
-    def before_trial(self, study: Any, trial: Any) -> None:
+    def before_trial(self, study: optuna.Study, trial: FrozenTrial) -> None:
         self._point = {}
 
-    def after_trial(self, study: Any, trial: Any, state: Any, values: Any) -> None:
-        pass
-
-    def infer_relative_search_space(self, study: Any, trial: Any) -> Any:
-        return {}
-
-    def sample_relative(self, study: Any, trial: Any, search_space: Any) -> Any:
-        return {}
-
-    def sample_independent(self, study: Any, trial: Any, name: str, distribution: Any) -> Any:
+    def sample_independent(
+        self, study: optuna.Study, trial: FrozenTrial, name: str, _: BaseDistribution
+    ) -> Value:
         if not self._point:  # all parameters of a setting are chosen together
             self._point = self._choose(study, trial)
         return self._point[name]
 
-    def reseed_rng(self) -> None:
-        pass
-
-    def _choose(self, study: Any, trial: Any) -> dict[str, Value]:
+    def _choose(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, Value]:
         number = trial.user_attrs.get(SETTING, trial.number)
-        told: list[tuple[Point, float]] = []
+        results: list[tuple[Point, float]] = []
         pending: list[Point] = []
         for other in study.get_trials(deepcopy=False):
             whole = self._space.keys() <= other.params.keys()
             if whole and other.state.is_finished() and other.value is not None:
-                told.append((other.params, other.value))
+                results.append((other.params, other.value))
             elif whole and other.number != trial.number and not other.state.is_finished():
                 pending.append(other.params)
-        if len(told) < gp.STARTUP:
+        if len(results) < gp.STARTUP:
             return gp.early(self._space, self._sweep_seed, number)
         rng = np.random.default_rng([self._sweep_seed, number])
-        return gp.suggest(self._space, told, pending, rng)
+        return gp.suggest(self._space, results, pending, rng)

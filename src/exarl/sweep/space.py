@@ -1,9 +1,8 @@
-"""What is varied: ranges and choices, as text, as numbers of the unit interval, as settings."""
+"""The varied parameters: ranges and choices, as text, as points of the unit interval, as values."""
 
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import math
 import types
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from exarl.config import Parameter
+from exarl.config.grammar import Span, combinations, read_values, spaced
 from exarl.errors import ConfigError
 
 Value = float | int | str | bool
@@ -24,7 +24,7 @@ Point = Mapping[str, Value]
 
 @dataclass(frozen=True)
 class Range:
-    """Numbers from ``low`` to ``high``, both included; ``whole`` numbers only, or every ``step``."""
+    """Numbers from ``low`` to ``high``, both included; whole numbers only, or multiples of a step."""
 
     low: float
     high: float
@@ -33,12 +33,12 @@ class Range:
     whole: bool = False
 
     def count(self) -> int | None:
-        """How many values there are; None: as many as floats."""
+        """The number of values; None for a continuous range."""
         step = self.step or (1 if self.whole else None)
         return None if step is None else math.floor((self.high - self.low) / step + 1e-9) + 1
 
     def at(self, place: float) -> Value:
-        """The value at a place of [0, 1); each of a countable range has a share of its own."""
+        """The value at a place in [0, 1); the values of a countable range have equal shares."""
         if self.log:
             low, high = math.log(self.low - self._half()), math.log(self.high + self._half())
             value = math.exp(low + place * (high - low))
@@ -50,7 +50,7 @@ class Range:
         return self._whole(value) if self.whole else self._within(value)
 
     def place(self, value: Value) -> float:
-        """The inverse of ``at``: the middle of a countable value's share."""
+        """The inverse of ``at``; for a countable range the middle of the value's share."""
         number = float(value)
         if self.log:
             low, high = math.log(self.low - self._half()), math.log(self.high + self._half())
@@ -61,14 +61,11 @@ class Range:
         return (number - self.low) / (self.high - self.low) if self.high > self.low else 0.5
 
     def spread(self, points: int) -> list[Value]:
-        """All values of a countable linear range, else so many at equal distances."""
+        """All values of a countable linear range, else ``points`` values at equal distances."""
         count = self.count()
         if count is not None and not self.log:
             return [self.at((i + 0.5) / count) for i in range(count)]
-        if self.log:
-            found = np.geomspace(self.low, self.high, points).tolist()
-        else:
-            found = np.linspace(self.low, self.high, points).tolist()
+        found = spaced(self.low, self.high, points, self.log)
         values = [self._whole(round(v)) if self.whole else self._within(v) for v in found]
         return list(dict.fromkeys(values))
 
@@ -87,7 +84,7 @@ class Range:
 
 @dataclass(frozen=True)
 class Choices:
-    """A few values, without an order."""
+    """Listed values, without an order."""
 
     values: tuple[Value, ...]
 
@@ -106,17 +103,17 @@ Space = Mapping[str, Dimension]
 
 
 def is_swept(text: str, parameter: Parameter) -> bool:
-    """Whether a value typed for ``parameter`` means several: ``a:b`` of numbers, or ``a,b,c``.
+    """Whether a value typed for ``parameter`` is a range or a list of choices.
 
-    A value with blanks or quotes never does. For a parameter that takes lists ``64,64`` is one list;
+    A value with blanks or quotes never is. For a parameter that takes lists, ``64,64`` is one list;
     several lists are ``[64,64],[32]``.
     """
     kinds = _kinds(parameter.type)
     if any(c in text for c in " \t\"'"):
         return False
-    if _parse_range(text, parameter.name) is not None:
+    parts = read_values(text, parameter.name)
+    if isinstance(parts, Span):
         return bool(kinds & {int, float, Any})
-    parts = split(text)
     if len(parts) < 2 or not all(parts):
         return False
     if kinds & {list, tuple}:
@@ -125,77 +122,42 @@ def is_swept(text: str, parameter: Parameter) -> bool:
 
 
 def parse(text: str, parameter: Parameter) -> Dimension:
-    """The range or the choices that ``text`` describes; ConfigError when it describes none."""
+    """The range or the choices in ``text``; ConfigError when it is neither."""
     name = parameter.name
     kinds = _kinds(parameter.type)
-    found = _parse_range(text, name)
-    if found is not None:
-        if int in kinds and float not in kinds and not found.whole:
-            found = Range(found.low, found.high, found.log, found.step, whole=True)
-        return _checked(found, name)
-    parts = split(text)
-    if not all(parts) or not parts:
-        raise ConfigError(f"{name}: '{text}' is neither a:b[:log|:int|:STEP] nor a,b,c")
+    parts = read_values(text, name)
+    if isinstance(parts, Span):
+        whole = parts.whole or (int in kinds and float not in kinds)
+        return _checked(Range(parts.low, parts.high, parts.log, parts.number, whole), name)
+    if not all(parts):
+        raise ConfigError(f"{name}: '{text}' is neither low:high[:log|:int|:STEP] nor a,b,c")
     values = tuple(dict.fromkeys(map(_literal, parts)))
     if len(values) < len(parts):
         raise ConfigError(f"{name}: '{text}' names a choice twice")
     return Choices(values)
 
 
-def split(text: str) -> list[str]:
-    """``a,b,[c,d]`` at the commas outside brackets."""
-    parts, depth = [""], 0
-    for letter in text:
-        depth += (letter in "[({") - (letter in "])}")
-        if letter == "," and depth == 0:
-            parts.append("")
-        else:
-            parts[-1] += letter
-    return [part.strip() for part in parts]
-
-
 def word(value: Value) -> str:
-    """A value as it is typed on a command line; floats to the last digit."""
+    """A value as typed on a command line; floats with all digits."""
     if isinstance(value, bool):
         return str(value).lower()
     return value if isinstance(value, str) else repr(value)
 
 
 def words(point: Point) -> list[str]:
-    """``--key=value`` for a command line; a value may begin with a dash."""
+    """``--key=value`` for each parameter; in this form a value may begin with a dash."""
     return [f"--{key}={word(value)}" for key, value in point.items()]
 
 
 def random_point(space: Space, sweep_seed: int, number: int) -> dict[str, Value]:
-    """Setting ``number`` of a random search: a function of the two numbers alone."""
+    """Setting ``number`` of a random search; it depends on the seed and this number alone."""
     places = np.random.default_rng([sweep_seed, number]).random(len(space))
     return {key: space[key].at(float(place)) for key, place in zip(space, places, strict=True)}
 
 
 def grid(space: Space, points: int) -> list[dict[str, Value]]:
-    """Every combination; the last parameter varies fastest."""
-    columns = [dimension.spread(points) for dimension in space.values()]
-    return [dict(zip(space, values, strict=True)) for values in itertools.product(*columns)]
-
-
-def _parse_range(text: str, name: str) -> Range | None:
-    ends = text.split(":")
-    if len(ends) < 2 or any(_number(end) is None for end in ends[:2]):
-        return None
-    low, high = (_number(end) or 0.0 for end in ends[:2])
-    log = whole = False
-    step = None
-    for extra in ends[2:]:
-        number = _number(extra)
-        if extra == "log" and not log:
-            log = True
-        elif extra == "int" and not whole:
-            whole = True
-        elif number is not None and step is None:
-            step = number
-        else:
-            raise ConfigError(f"{name}: '{text}' ends in '{extra}', not in log, int or a step")
-    return Range(low, high, log, step, whole)
+    """Every combination, with ``points`` values of a continuous range; the last one varies fastest."""
+    return combinations({key: dimension.spread(points) for key, dimension in space.items()})
 
 
 def _checked(found: Range, name: str) -> Range:
@@ -214,15 +176,8 @@ def _checked(found: Range, name: str) -> Range:
     return found
 
 
-def _number(text: str) -> float | None:
-    with contextlib.suppress(ValueError):
-        number = float(text)
-        return number if math.isfinite(number) else None
-    return None
-
-
 def _literal(text: str) -> Value:
-    """A choice as JSON reads it where that is a number or a truth; otherwise the text itself."""
+    """A choice as JSON reads it if that gives a number or a boolean; otherwise the text itself."""
     with contextlib.suppress(ValueError, RecursionError):
         value = json.loads(text)
         if isinstance(value, bool | int | float):
@@ -230,7 +185,7 @@ def _literal(text: str) -> Value:
     return text
 
 
-def _kinds(kind: Any) -> set[Any]:
+def _kinds(kind: object) -> set[object]:
     """The plain types that a value of ``kind`` may have."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin in (types.UnionType, typing.Union):

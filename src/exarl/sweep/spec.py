@@ -1,4 +1,4 @@
-"""What a study is: the training, what is varied, how settings are chosen and judged."""
+"""A study: the training, the parameters that are varied, how settings are chosen and rated."""
 
 from __future__ import annotations
 
@@ -13,67 +13,69 @@ from typing import Any, Literal
 
 from exarl.comm.layout import plan_layout
 from exarl.config import Configuration, Parameter, Source, check, param, schema_of
+from exarl.config.grammar import split
 from exarl.config.resolve import SELECTORS, find_parameter
 from exarl.errors import ConfigError, did_you_mean
 from exarl.records.directory import expand, read_json
-from exarl.run.components import check_configuration, configure, lookup
+from exarl.run.checks import check_configuration
+from exarl.run.configure import configure, lookup
 from exarl.sweep import space as spaces
-from exarl.sweep.space import Choices, Dimension, Point, Range, Space
+from exarl.sweep.space import Choices, Dimension, Point, Range, Space, Value
 
 DEFAULT_TRIALS = 20
 CHOSEN = ("run_dir", "output_dir", "seed")
-"""What a sweep chooses itself; of the seeds the user may give the first."""
+"""Parameters that a sweep sets itself; the user may only give the first of the seeds."""
 _TABLES = ("sweep", "space", "train")
 
 
 @dataclass(frozen=True)
 class SweepOptions:
-    """How settings are chosen, judged and run."""
+    """How settings are chosen, rated and run."""
 
     trials: int | None = param(
-        None, f"settings to try (default {DEFAULT_TRIALS}; of a grid: all)", ge=1, le=10**6
+        None, f"settings to try (default {DEFAULT_TRIALS}; for a grid: all)", ge=1, le=10**6
     )
-    seeds: int = param(3, "trainings of each setting, with different seeds", ge=1, le=1000)
+    seeds: int = param(3, "trainings per setting, with different seeds", ge=1, le=1000)
     sampler: Literal["tpe", "gp", "random", "grid"] = param(
-        "tpe", "how settings are chosen; tpe and gp learn from those that have ended"
+        "tpe", "how settings are chosen; tpe and gp learn from the settings that have ended"
     )
     pruner: Literal["none", "median", "halving"] = param(
-        "none", "stop settings early whose first seed does worse than others did at the same step"
+        "none", "stop a setting early if its first seed does worse than others at the same step"
     )
     objective: Literal["median", "iqm", "mean"] = param(
-        "median", "what the values of a setting's seeds are summed up to; iqm: interquartile mean"
+        "median", "how the values of a setting's seeds are combined; iqm: interquartile mean"
     )
     metric: Literal["last_reward_mean", "best_reward_mean", "auc", "evaluation"] = param(
         "last_reward_mean",
-        "the value of a training, maximised; auc: mean over all steps; evaluation: the best one",
+        "the value of a training, maximised; auc: mean over all steps; evaluation: best evaluation",
     )
-    points: int = param(5, "grid: values of a range that has no step", ge=2, le=1000)
+    points: int = param(5, "grid: number of values of a range without a step", ge=2, le=1000)
     marks: int = param(10, "pruner: how often a training is compared with others", ge=1, le=1000)
-    sweep_seed: int = param(0, "the settings follow from it", ge=0, le=2**63 - 1)
+    sweep_seed: int = param(0, "seed of the choice of settings", ge=0, le=2**63 - 1)
     batch: int | None = param(
         None,
-        "choose so many settings at once and wait for all: repeatable, however long each takes",
+        "number of settings chosen at once; all end before the next are chosen, so results repeat",
         ge=1,
     )
-    timeout: float | None = param(None, "seconds a training may take before it has failed", gt=0)
-    procs: int = param(1, "MPI ranks of each training", ge=1, le=100_000)
-    jobs: int | None = param(None, "trainings at a time (default: what the cores are for)", ge=1)
+    timeout: float | None = param(None, "seconds after which a training counts as failed", gt=0)
+    procs: int = param(1, "MPI ranks per training", ge=1, le=100_000)
+    jobs: int | None = param(None, "trainings at a time (default: as the cores allow)", ge=1)
     executor: Literal["local", "mpi", "slurm", "ray", "fused"] | None = param(
         None, "where trainings run (default: mpi under mpiexec or srun, else local)"
     )
-    address: str | None = param(None, "ray: a cluster to join (default: one for this sweep)")
+    address: str | None = param(None, "ray: a cluster to join (default: start one)")
 
 
 PASSING = ("jobs", "executor", "address")
-"""What holds for one command and is not stored."""
+"""Options that hold for one command and are not stored."""
 MAY_CHANGE = ("trials", "batch", "timeout", "procs", *PASSING)
-"""What a resumed study may be given anew; the rest decides its settings and values."""
+"""Options that may change when a study is resumed; the others decide its settings and values."""
 
 
 @dataclass(frozen=True)
 class StudyConfig:
-    """A study, checked. ``train`` are the parameters that all its trainings share, as text;
-    ``config`` is their configuration file and ``folder`` where they run."""
+    """A study, checked. ``train`` holds the parameters that all its trainings share, as text;
+    ``config`` is their configuration file and ``folder`` the directory they run in."""
 
     options: SweepOptions
     space: Space
@@ -83,7 +85,7 @@ class StudyConfig:
 
     @property
     def trials(self) -> int:
-        """How many settings."""
+        """The number of settings."""
         if self.options.sampler == "grid":
             return len(spaces.grid(self.space, self.options.points))
         return self.options.trials or DEFAULT_TRIALS
@@ -93,14 +95,18 @@ class StudyConfig:
         first = int(self.train.get("seed", 1))
         return list(range(first, first + self.options.seeds))
 
+    def first_point(self) -> dict[str, Value]:
+        """The setting with the first choice of each parameter, or the lower end of its range."""
+        return {key: dimension.ends()[0] for key, dimension in self.space.items()}
+
     def words(self, point: Point) -> list[str]:
-        """The words of ``exarl train`` for a setting, without seed and place."""
+        """The arguments of ``exarl train`` for a setting, without seed and run directory."""
         config = [f"--config={self.config}"] if self.config else []
         shared = {key: value for key, value in self.train.items() if key != "seed"}
         return config + spaces.words(shared) + spaces.words(point)
 
     def configuration(self, point: Point) -> Configuration:
-        """What ``exarl train`` would make of these words."""
+        """The configuration of ``exarl train`` for a setting."""
         words = [word for word in self.words(point) if not word.startswith("--config=")]
         return configure(self.config, words)
 
@@ -115,13 +121,13 @@ class StudyConfig:
         }
 
     def digest(self) -> str:
-        """A name for everything that a resumed study must share with the stored one."""
-        text = json.dumps(_identity(self.to_json()), sort_keys=True)
+        """A short hash of everything that a resumed study must share with the stored one."""
+        text = json.dumps(_identity(self), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 def read_study(path: Path) -> StudyConfig:
-    """The study that ``study.json`` describes."""
+    """The study in a ``study.json``; ConfigError when it is damaged."""
     data = read_json(path)
     try:
         space = {key: _dimension(value) for key, value in data["space"].items()}
@@ -132,18 +138,18 @@ def read_study(path: Path) -> StudyConfig:
 
 
 def same_study(stored: StudyConfig, asked: StudyConfig, place: Path) -> None:
-    """ConfigError when a folder holds another study than the one asked for."""
-    before, now = _identity(stored.to_json()), _identity(asked.to_json())
+    """ConfigError when the study stored in ``place`` differs from the one asked for."""
+    before, now = _identity(stored), _identity(asked)
     for key in {**before, **now}:
         if before.get(key) != now.get(key):
             raise ConfigError(
-                f"{place} holds a study with {key} {_shown(before.get(key))}, not"
+                f"{place} contains a study with {key} {_shown(before.get(key))}, not"
                 f" {_shown(now.get(key))}; choose another --study"
             )
 
 
 def checked_options(
-    values: Mapping[str, Any], origin: str, *, text: bool = False
+    values: Mapping[str, object], origin: str, *, text: bool = False
 ) -> dict[str, Any]:
     """Checked options; ConfigError names the key, its origin and the nearest valid name."""
     schema = schema_of(SweepOptions)
@@ -153,7 +159,7 @@ def checked_options(
     return {k: check(schema[k], v, origin, text=text) for k, v in values.items()}
 
 
-def read_toml(path: Path) -> dict[str, dict[str, Any]]:
+def read_toml(path: Path) -> dict[str, dict[str, object]]:
     """The tables ``sweep``, ``space`` and ``train`` of a study file."""
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -171,13 +177,13 @@ def read_toml(path: Path) -> dict[str, dict[str, Any]]:
 def describe(
     options: SweepOptions,
     flags: Mapping[str, str],
-    tables: Mapping[str, Mapping[str, Any]] | None = None,
+    tables: Mapping[str, Mapping[str, object]] | None = None,
     config: str | None = None,
 ) -> StudyConfig:
-    """The study that a command line and a study file ask for; ConfigError when it cannot be trained.
+    """The study that a command line and a study file describe; ConfigError when it cannot be trained.
 
-    A flag ``--key VALUE`` is varied when its value means several (``space.is_swept``);
-    ``--space.key`` always is, ``--train.key`` never. A flag takes the place of the file's key.
+    A flag ``--key VALUE`` is varied when its value is a range or a list (``space.is_swept``);
+    ``--space.key`` always is, ``--train.key`` never. A flag replaces the file's key.
     """
     tables = tables or {}
     varied = {key: _text(value, varied=True) for key, value in tables.get("space", {}).items()}
@@ -193,7 +199,7 @@ def describe(
     for key in [*dimensions, *either, *fixed]:
         own = key.removeprefix("learner.")
         if own in CHOSEN and (key != "seed" or key in dimensions):
-            raise ConfigError(f"a sweep chooses {own} itself: leave it out (see --seeds, --study)")
+            raise ConfigError(f"a sweep chooses {own} itself: omit it (see --seeds, --study)")
     if not dimensions:
         raise ConfigError(
             "nothing is varied: give a parameter a range (--learning_rate 1e-4:1e-2:log) or choices"
@@ -207,14 +213,14 @@ def describe(
 
 
 def check_study(study: StudyConfig) -> None:
-    """ConfigError for whatever ``exarl train`` would refuse at an end of a range or at a choice."""
+    """ConfigError when ``exarl train`` would refuse an end of a range or a choice."""
     options = study.options
     if options.sampler == "grid" and (options.trials or study.trials) != study.trials:
         raise ConfigError(
-            f"the grid has {study.trials} settings, not {options.trials}: leave --trials out, or"
-            " choose another --points"
+            f"the grid has {study.trials} settings, not {options.trials}: omit --trials, or choose"
+            " another --points"
         )
-    first = {key: dimension.ends()[0] for key, dimension in study.space.items()}
+    first = study.first_point()
     if "seed" in study.train:
         configure(None, [f"--seed={study.train['seed']}"])
     for key, dimension in study.space.items():
@@ -235,9 +241,9 @@ def _sort(
     fixed: Mapping[str, str],
     config: str | None,
 ) -> tuple[dict[str, str], dict[str, Dimension]]:
-    """Which of the flags ``either`` are fixed after all, and everything that is varied."""
+    """The flags of ``either`` that are fixed, and all dimensions that are varied."""
     chosen = {**fixed, **either, **varied}
-    ids = {key: spaces.split(chosen[key])[0] for key in SELECTORS.values() if key in chosen}
+    ids = {key: split(chosen[key])[0] for key in SELECTORS.values() if key in chosen}
     base = configure(config, spaces.words(ids)).learner
     sources = [Source({key: getattr(base, key) for key in SELECTORS.values()}, "command line")]
     dimensions: dict[str, Dimension] = {}
@@ -259,8 +265,8 @@ def _parameter(sources: Sequence[Source], key: str) -> Parameter:
         raise ConfigError(str(error) + ("" if "did you mean" in str(error) else own)) from error
 
 
-def _text(value: Any, varied: bool = False) -> str:
-    """A value of a study file as it would be typed."""
+def _text(value: object, varied: bool = False) -> str:
+    """A value of a study file as it would be typed on the command line."""
     if isinstance(value, str):
         return value
     if varied and isinstance(value, list):
@@ -268,17 +274,19 @@ def _text(value: Any, varied: bool = False) -> str:
     return json.dumps(value, default=str)
 
 
-def _identity(data: Mapping[str, Any]) -> dict[str, Any]:
+def _identity(study: StudyConfig) -> dict[str, object]:
+    """What a resumed study must share with the stored one."""
+    data = study.to_json()
     sweep = {key: value for key, value in data["sweep"].items() if key not in MAY_CHANGE}
     return {**sweep, "config": data["config"], "space": data["space"], "train": data["train"]}
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     text = json.dumps(value)
     return text if len(text) < 120 else text[:117] + "..."
 
 
-def _dimension_json(dimension: Dimension) -> dict[str, Any]:
+def _dimension_json(dimension: Dimension) -> dict[str, object]:
     if isinstance(dimension, Choices):
         return {"choices": list(dimension.values)}
     return asdict(dimension)
@@ -291,7 +299,7 @@ def _dimension(data: Mapping[str, Any]) -> Dimension:
 
 
 def changed(study: StudyConfig, options: Mapping[str, Any]) -> StudyConfig:
-    """The study with some of the options that MAY_CHANGE replaced; trials only grow."""
+    """The study with ``options`` (of MAY_CHANGE) replaced; ConfigError for fewer trials than before."""
     trials = options.get("trials")
     if trials is not None and study.options.sampler != "grid" and trials < study.trials:
         raise ConfigError(f"the study has {study.trials} trials already, more than {trials}")

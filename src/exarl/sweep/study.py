@@ -1,12 +1,11 @@
-"""A study on disk: its folder, its journal, and who is working on which setting."""
+"""A study on disk: its folder, its journal, and which worker runs which setting."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from exarl.errors import ConfigError
 from exarl.records import trust
@@ -16,54 +15,38 @@ from exarl.sweep.samplers import SETTING, known_points, make_pruner, make_sample
 from exarl.sweep.space import Point, Value
 from exarl.sweep.spec import StudyConfig, changed, read_study, same_study
 
+if TYPE_CHECKING:
+    from optuna.storages.journal import BaseJournalFileLock
+    from optuna.trial import FrozenTrial, Trial, TrialState
+
 NAME = "sweep"
 _LOCK_GRACE_S = 60
 
 
-@dataclass(frozen=True)
 class StudyFolder:
-    """Paths of a study. Touches no disk itself."""
+    """Paths of a study; nothing is read or written here."""
 
-    path: Path
-
-    @property
-    def config(self) -> Path:
-        return self.path / "study.json"
-
-    @property
-    def journal(self) -> Path:
-        return self.path / "journal.log"
-
-    @property
-    def workers(self) -> Path:
-        return self.path / "workers"
-
-    @property
-    def report(self) -> Path:
-        return self.path / "report.html"
-
-    @property
-    def best(self) -> Path:
-        return self.path / "best.json"
-
-    @property
-    def table(self) -> Path:
-        return self.path / "trials.csv"
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.config, self.journal = path / "study.json", path / "journal.log"
+        self.workers = path / "workers"
+        self.best, self.table = path / "best.json", path / "trials.csv"
+        self.report = path / "report.html"
 
     def trial(self, setting: int) -> Path:
         return self.path / "trials" / f"{setting:04d}"
 
 
-class Asked(NamedTuple):
-    """A setting that this worker has taken: its number, its values, and Optuna's trial."""
+class Claim(NamedTuple):
+    """A setting that this worker runs: its number, its values, and Optuna's trial."""
 
     setting: int
     point: Mapping[str, Value]
-    trial: Any
+    trial: Trial
 
 
-class Row(NamedTuple):
-    """How a setting stands: ``waiting running complete pruned failed``."""
+class SettingRow(NamedTuple):
+    """The state and result of a setting; ``state`` is waiting, running, complete, pruned or failed."""
 
     setting: int
     state: str
@@ -79,8 +62,8 @@ def find_study(
 ) -> StudyConfig:
     """The study stored in ``path``, else the one ``asked`` for; nothing is written.
 
-    ConfigError when the folder holds another study, or none and none is asked for. ``changes``
-    replace options of a stored study that may change.
+    ``changes`` replace options of a stored study. ConfigError when the folder contains another study
+    than the one asked for, or when there is neither.
     """
     folder = StudyFolder(path)
     if folder.config.is_file():
@@ -89,20 +72,20 @@ def find_study(
             same_study(stored, asked, path)
         return changed(stored, changes or {})
     if asked is None:
-        raise ConfigError(f"{path} holds no study (study.json is missing)")
+        raise ConfigError(f"{path} contains no study (study.json is missing)")
     check_place(path)
     return asked
 
 
 def check_stored(path: Path) -> None:
-    """ConfigError when the study in ``path`` is another user's and names what is outside of EXARL."""
+    """ConfigError when the study in ``path`` is not this user's and names code outside EXARL."""
     folder = StudyFolder(path)
     if folder.config.is_file():
         trust.check_study(path, read_json(folder.config))
 
 
 def store_study(path: Path, config: StudyConfig) -> None:
-    """Make the folder of a study, with ``study.json`` in it."""
+    """Create the folder of a study with its ``study.json``; ConfigError when that fails."""
     try:
         path.mkdir(parents=True, exist_ok=True)
         file = StudyFolder(path).config
@@ -113,7 +96,7 @@ def store_study(path: Path, config: StudyConfig) -> None:
 
 
 class Study:
-    """The journal of a study, seen by one worker. Everything told is on disk when a call returns."""
+    """The journal of a study, as one worker uses it. What a call records is on disk when it returns."""
 
     def __init__(
         self, folder: StudyFolder, config: StudyConfig, owner: Owner | None = None
@@ -124,8 +107,8 @@ class Study:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self.folder, self.config, self._owner = folder, config, owner
         self._optuna = optuna
-        # A lock by a file that must not exist yet: right on NFS since its version 3 and on Lustre, and
-        # unlike a link it does not mind that a disk has different names on different hosts.
+        # A lock by a file that must not exist yet: correct on NFS from version 3 on and on Lustre, and,
+        # unlike a link, also where hosts mount a disk under different names.
         path = str(folder.journal.absolute())
         self._mutex = journal.JournalFileOpenLock(
             str(folder.path.absolute() / "study"), _LOCK_GRACE_S
@@ -145,9 +128,9 @@ class Study:
             )
 
     def prepare(self, retry_failed: bool = False) -> list[int]:
-        """Queue every setting that nobody has run and nobody is running; those lost with their worker.
+        """Queue every setting that has neither ended nor is running.
 
-        A setting that failed by itself stays as it is, unless ``retry_failed``.
+        Returns those that ran before: their worker is gone or, with ``retry_failed``, they failed.
         """
         with self._alone():
             newest = self._newest()
@@ -164,8 +147,8 @@ class Study:
                 self.optuna_study.enqueue_trial(dict(point), user_attrs={SETTING: setting})
             return lost
 
-    def ask(self) -> Asked | None:
-        """Take the next setting; None when there is none at the moment."""
+    def ask(self) -> Claim | None:
+        """Claim the next queued setting; None when no setting is queued."""
         states = self._optuna.trial.TrialState
         with self._alone():
             waiting = self._trials((states.WAITING,))
@@ -177,57 +160,59 @@ class Study:
                 if self._owner is not None:
                     trial.set_user_attr("owner", self._owner.card)
                 point = suggest(trial, self.config.space)
-                return Asked(int(frozen.user_attrs[SETTING]), point, trial)
+                return Claim(int(frozen.user_attrs[SETTING]), point, trial)
         return None
 
-    def complete(self, asked: Asked, seeds: Mapping[int, float], value: float) -> None:
-        """The setting has this value, summed up from those of its seeds."""
-        told = {str(seed): number for seed, number in seeds.items()}
-        self._tell(asked, {"seeds": told}, "COMPLETE", value)
+    def complete(self, claim: Claim, seeds: Mapping[int, float], value: float) -> None:
+        """Record the value of a setting and the values of its seeds."""
+        by_seed = {str(seed): number for seed, number in seeds.items()}
+        self._tell(claim, {"seeds": by_seed}, "COMPLETE", value)
 
-    def prune(self, asked: Asked) -> None:
-        """The setting was stopped early; its last intermediate value stays with it."""
-        self._tell(asked, {}, "PRUNED")
+    def prune(self, claim: Claim) -> None:
+        """Record that the pruner stopped the setting; its last intermediate value is kept."""
+        self._tell(claim, {}, "PRUNED")
 
-    def fail(self, asked: Asked, error: str) -> None:
-        """The setting has failed."""
-        self._tell(asked, {"error": error}, "FAIL")
+    def fail(self, claim: Claim, error: str) -> None:
+        """Record that the setting failed."""
+        self._tell(claim, {"error": error}, "FAIL")
 
-    def lose(self, asked: Asked) -> None:
-        """The setting was given up by no fault of its own: it is to be run again."""
-        self._tell(asked, {"lost": True}, "FAIL")
+    def lose(self, claim: Claim) -> None:
+        """Record that the setting was interrupted and must run again."""
+        self._tell(claim, {"lost": True}, "FAIL")
 
-    def report(self, asked: Asked, mark: int, value: float) -> bool:
-        """Note how the setting does at a mark; whether it is to be stopped early."""
+    def report(self, claim: Claim, mark: int, value: float) -> bool:
+        """Record the setting's value at a mark; return whether the pruner stops it."""
         gone = self._optuna.exceptions.UpdateFinishedTrialError
         with contextlib.suppress(gone):
-            asked.trial.report(value, mark)
-            return bool(asked.trial.should_prune())
+            claim.trial.report(value, mark)
+            return bool(claim.trial.should_prune())
         return True
 
     def _tell(
-        self, asked: Asked, attributes: Mapping[str, Any], state: str, value: float | None = None
+        self, claim: Claim, attributes: Mapping[str, object], state: str, value: float | None = None
     ) -> None:
         gone = self._optuna.exceptions.UpdateFinishedTrialError
-        with contextlib.suppress(gone):  # we were taken for dead: whoever runs it again tells
-            for name, told in attributes.items():
-                asked.trial.set_user_attr(name, told)
+        with contextlib.suppress(
+            gone
+        ):  # this worker was taken for dead; another one runs the setting again and records it
+            for name, attribute in attributes.items():
+                claim.trial.set_user_attr(name, attribute)
             states = self._optuna.trial.TrialState
-            self.optuna_study.tell(asked.trial, value, states[state], skip_if_finished=True)
+            self.optuna_study.tell(claim.trial, value, states[state], skip_if_finished=True)
 
     def waiting(self) -> int:
-        """How many settings are queued."""
+        """The number of queued settings."""
         return len(self._trials((self._optuna.trial.TrialState.WAITING,)))
 
     def running(self) -> int:
-        """How many settings somebody is running."""
+        """The number of settings that a worker is running."""
         return len(self._trials((self._optuna.trial.TrialState.RUNNING,)))
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[SettingRow]:
         """All settings in order, each by its newest trial."""
         return [_row(setting, trial) for setting, trial in sorted(self._newest().items())]
 
-    def _to_be_run_again(self, trial: Any, retry_failed: bool) -> bool:
+    def _to_be_run_again(self, trial: FrozenTrial, retry_failed: bool) -> bool:
         states = self._optuna.trial.TrialState
         if trial.state == states.RUNNING:
             if self._owner is None or self._owner.sees(trial.user_attrs.get("owner")):
@@ -237,10 +222,10 @@ class Study:
             return True
         return trial.state == states.FAIL and ("lost" in trial.user_attrs or retry_failed)
 
-    def _newest(self) -> dict[int, Any]:
+    def _newest(self) -> dict[int, FrozenTrial]:
         return {int(trial.user_attrs[SETTING]): trial for trial in self._trials(None)}
 
-    def _trials(self, states: Sequence[Any] | None) -> list[Any]:
+    def _trials(self, states: Sequence[TrialState] | None) -> list[FrozenTrial]:
         found = self.optuna_study.get_trials(deepcopy=False, states=states)
         return [trial for trial in found if SETTING in trial.user_attrs]
 
@@ -250,22 +235,24 @@ class Study:
         try:
             yield
         finally:
-            with contextlib.suppress(RuntimeError):  # held so long that another has taken it
+            with contextlib.suppress(
+                RuntimeError
+            ):  # held for so long that another worker has taken it
                 self._mutex.release()
 
 
-def _row(setting: int, trial: Any) -> Row:
+def _row(setting: int, trial: FrozenTrial) -> SettingRow:
     attributes, name = trial.user_attrs, str(trial.state.name).lower()
     state = {"fail": "waiting" if "lost" in attributes else "failed"}.get(name, name)
     seconds = trial.duration.total_seconds() if trial.duration is not None else None
     error, seeds = str(attributes.get("error", "")), attributes.get("seeds", {})
     point = trial.params or trial.system_attrs.get("fixed_params", {})
     value = trial.value if state in ("complete", "pruned") else None
-    return Row(setting, state, point, value, seeds, error, seconds)
+    return SettingRow(setting, state, point, value, seeds, error, seconds)
 
 
-def _mend(journal: Path, lock: Any) -> None:
-    """Cut off a last line that a killed process or a full disk left half-written."""
+def _mend(journal: Path, lock: BaseJournalFileLock) -> None:
+    """Remove a last line that a killed process or a full disk left incomplete."""
     if not journal.is_file():
         return
     lock.acquire()

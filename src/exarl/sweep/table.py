@@ -1,4 +1,4 @@
-"""How a study stands: a live table on a terminal, a line for each setting elsewhere."""
+"""The progress of a study: a live table on a terminal, one line per setting elsewhere."""
 
 from __future__ import annotations
 
@@ -6,17 +6,20 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from exarl.sweep.space import Point, Value
-from exarl.sweep.study import Row
+from exarl.sweep.study import SettingRow
+
+if TYPE_CHECKING:
+    from rich.console import Group
 
 FINAL = ("complete", "pruned", "failed")
 _SHOWN = 8
 
 
-def best_of(rows: Sequence[Row]) -> Row | None:
-    """The complete setting with the largest value; of equals the first."""
+def best_of(rows: Sequence[SettingRow]) -> SettingRow | None:
+    """The complete setting with the largest value, the first of equals; None without one."""
     done = [row for row in rows if row.state == "complete" and row.value is not None]
     return max(done, key=lambda row: (row.value, -row.setting), default=None)
 
@@ -29,7 +32,7 @@ def setting_text(point: Point) -> str:
     return "  ".join(f"{key}={short(value)}" for key, value in point.items())
 
 
-def counts_text(rows: Sequence[Row], trials: int) -> str:
+def counts_text(rows: Sequence[SettingRow], trials: int) -> str:
     """``12 of 40 done, 2 running, 1 pruned, 1 failed``."""
     count = Counter(row.state for row in rows)
     done = sum(count[state] for state in FINAL)
@@ -37,8 +40,8 @@ def counts_text(rows: Sequence[Row], trials: int) -> str:
     return ", ".join([f"{done} of {trials} done", *others])
 
 
-def result_text(row: Row) -> str:
-    """What became of a setting, in a few words."""
+def result_text(row: SettingRow) -> str:
+    """The result of a setting, in a few words."""
     if row.state == "failed":
         return f"failed: {row.error}"
     value = "" if row.value is None else short(row.value)
@@ -54,9 +57,9 @@ class Lines:
         self._stream, self._trials = stream, trials
         self._seen: set[int] | None = None
 
-    def update(self, rows: list[Row]) -> None:
+    def update(self, rows: list[SettingRow]) -> None:
         ended = [row for row in rows if row.state in FINAL]
-        if self._seen is None:  # what a resumed study had already
+        if self._seen is None:  # the settings that had ended before the study was resumed
             self._seen = {row.setting for row in ended}
             self.note(counts_text(rows, self._trials))
         for row in ended:
@@ -90,7 +93,7 @@ class Live:
         )
         self._live.start()
 
-    def update(self, rows: list[Row]) -> None:
+    def update(self, rows: list[SettingRow]) -> None:
         with suppress(OSError, ValueError):
             self._live.update(draw(self._title, rows, self._trials), refresh=True)
 
@@ -103,8 +106,8 @@ class Live:
             self._live.stop()
 
 
-def draw(title: str, rows: Sequence[Row], trials: int) -> Any:
-    """The table as something rich can print: counts, the best, and the last settings."""
+def draw(title: str, rows: Sequence[SettingRow], trials: int) -> Group:
+    """The table for rich: counts, the best setting, and the latest settings."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
@@ -133,7 +136,7 @@ def draw(title: str, rows: Sequence[Row], trials: int) -> Any:
 
 
 def make_display(stream: TextIO, title: str, trials: int) -> Lines | Live:
-    """A live table if ``stream`` is a terminal that can show one."""
+    """A live table if ``stream`` is a terminal that can show one, else lines."""
     with suppress(AttributeError, OSError, ValueError):
         encoding = str(stream.encoding or "").lower()
         if stream.isatty() and encoding.startswith("utf") and os.environ.get("TERM") != "dumb":

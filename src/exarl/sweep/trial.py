@@ -1,4 +1,4 @@
-"""A setting's trainings: their values, and how they do while they run, read from their files."""
+"""Values of trainings, at their end and while they run, read from their run directories."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _METRICS = {
 
 
 class NoValue(ExarlError):
-    """A training that ended without the value it was made for."""
+    """A training that ended without a value of the metric."""
 
 
 def summed_up(values: Sequence[float], objective: str) -> float:
-    """The value of a setting; of the interquartile mean a quarter is left out at each end."""
+    """The value of a setting; the interquartile mean omits a quarter of the values at each end."""
     ordered = np.sort(np.asarray(values, float))
     if objective == "mean":
         return float(ordered.mean())
@@ -42,14 +42,14 @@ def summed_up(values: Sequence[float], objective: str) -> float:
 
 
 def is_finished(run_dir: Path) -> bool:
-    """Whether a training came to its own end, rather than to a signal or by divergence."""
+    """Whether a training ended as configured, not by a signal or by divergence."""
     summary = read_summary(RunDirectory(run_dir))
     reason = summary.get("reason") if summary else None
     return bool(reason) and ended_as(str(reason)) == FINISHED
 
 
 def value_of(run_dir: Path, metric: str) -> float:
-    """The metric of a finished training; NoValue when it has none or is not finite."""
+    """The metric of a finished training; NoValue when it has none, or one that is not finite."""
     run = RunDirectory(run_dir)
     if metric == "auc":
         value = mean_over_steps(read_rows(run.result))
@@ -65,7 +65,7 @@ def value_of(run_dir: Path, metric: str) -> float:
 
 
 def mean_over_steps(rows: Sequence[Mapping[str, Any]]) -> float | None:
-    """The area under the curve of mean returns, divided by the steps it spans."""
+    """The area under the curve of mean returns per step; None without a mean return."""
     seen = [
         (row["timesteps_total"], row["episode_reward_mean"])
         for row in rows
@@ -81,7 +81,7 @@ def mean_over_steps(rows: Sequence[Mapping[str, Any]]) -> float | None:
 
 
 class Curve:
-    """The mean returns of a training that is going on; reads only what is new in its file."""
+    """The mean returns of a running training; each call reads only the new rows."""
 
     def __init__(self, path: Path, total_steps: int, marks: int) -> None:
         self._path, self._at = path, 0
@@ -89,7 +89,7 @@ class Curve:
         self._mark = 0
 
     def news(self) -> list[tuple[int, float]]:
-        """(mark, mean return) for each mark that was passed since the last call, from 1 on."""
+        """(mark, mean return) for each mark reached since the last call; marks count from 1."""
         found: list[tuple[int, float]] = []
         for row in self._new_rows():
             steps, reward = row.get("timesteps_total"), row.get("episode_reward_mean")
@@ -105,7 +105,7 @@ class Curve:
         try:
             with self._path.open("rb") as file:
                 if file.seek(0, 2) < self._at:
-                    self._at = 0  # the run was resumed: rows of a lost future are gone
+                    self._at = 0  # the run was resumed: rows after its checkpoint were removed
                 file.seek(self._at)
                 data = file.read()
         except FileNotFoundError:
@@ -118,7 +118,7 @@ class Curve:
 
 
 def last_words(output: Path, start: int = 0) -> str:
-    """The last line of what a program wrote after ``start``; of a traceback the error itself."""
+    """The last line that a program wrote after byte ``start``; preferably one of EXARL's messages."""
     try:
         with output.open("rb") as file:
             file.seek(max(start, file.seek(0, 2) - _LAST_WORDS))
@@ -126,5 +126,5 @@ def last_words(output: Path, start: int = 0) -> str:
     except OSError:
         return ""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    told = [line for line in lines if line.startswith("exarl: ")]
-    return (told or lines or [""])[-1][:300]
+    messages = [line for line in lines if line.startswith("exarl: ")]
+    return (messages or lines or [""])[-1][:300]

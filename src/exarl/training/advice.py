@@ -1,7 +1,7 @@
 """What would make a run faster, and by how much at most.
 
-Only what this agent can do in this workflow is named, and never more than Amdahl's law allows: what a
-change leaves as it is takes as long as before.
+Only changes that this agent allows in this workflow are named, and never a larger gain than Amdahl's
+law allows: the parts that a change does not touch take as long as before.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from exarl.records.clock import BEGINNING, bound
 
 WORTHWHILE = 1.1
-"""Times as fast that a change must promise to be named."""
+"""The smallest factor of speed for which a change is named."""
 _MOST_NAMED = 2
 
 
 @dataclass(frozen=True)
 class Situation:
-    """What a run is made of, as far as advice depends on it."""
+    """The properties of a run on which advice depends."""
 
     workflow: str = "sync"
     learners: int = 1
@@ -40,10 +40,10 @@ class Situation:
 
 @dataclass(frozen=True)
 class Work:
-    """What a step costs, in any unit: acting (environment and inference) and learning.
+    """The cost of a step, in any unit: acting (environment and inference) and learning.
 
-    Parts of acting are ``inference`` and ``uneven``, the waiting for slower environments; a part of
-    learning are the ``updates``.
+    ``inference`` and ``uneven``, the waiting for slower environments, are parts of acting; ``updates``
+    are a part of learning.
     """
 
     acting: float
@@ -53,18 +53,18 @@ class Work:
     uneven: float = 0.0
 
     def time(self, actors: int, lags: bool) -> float:
-        """What a step takes with so many actors, who wait for the learner or do not."""
+        """The time per step with ``actors`` actors; unless ``lags``, they wait for the learner."""
         acting = self.acting / actors
         return max(acting, self.learning) if lags else acting + self.learning
 
 
 @dataclass(frozen=True)
 class Option:
-    """A change, and how many times as fast the run can become by it."""
+    """A change, and the factor by which it can make the run faster."""
 
     words: str
     gain: float
-    elsewhere: bool = False  # whether it takes another machine than this one
+    elsewhere: bool = False  # whether it needs another machine
     price: str = ""
 
     def __str__(self) -> str:
@@ -75,7 +75,7 @@ class Option:
 def bound_by(
     situation: Situation, learner: Mapping[str, float], actors: Mapping[str, float]
 ) -> str:
-    """What bounds a run, from the parts of time of its learner and its actors, and what to do."""
+    """What bounds a run, from the fractions of time of its learner and its actors, with advice."""
     kind, what = bound(learner, actors, situation.actors > 1 and situation.workflow != "seed")
     advice = "; or ".join(map(str, options(kind, work_of(situation, learner, actors), situation)))
     if kind == "host":
@@ -87,7 +87,7 @@ def bound_by(
 def work_of(
     situation: Situation, learner: Mapping[str, float], actors: Mapping[str, float]
 ) -> Work:
-    """What a step costs, its whole time being 1, by where the time went."""
+    """The cost of a step as parts of its whole time, which is 1."""
     own = _steady(learner)
     updates, waiting = own.get("learn", 0.0), own.get("wait", 0.0)
     if situation.alone:
@@ -113,8 +113,8 @@ def options(kind: str, work: Work, situation: Situation) -> list[Option]:
         "messages": (_more_environments,),
         "learning": (_overlap, _more_learners, _fewer_updates),
     }
-    found = [way(work, situation) for way in ways.get(kind, ())]
-    worth = [option for option in found if option is not None and option.gain >= WORTHWHILE]
+    possible = [way(work, situation) for way in ways.get(kind, ())]
+    worth = [option for option in possible if option is not None and option.gain >= WORTHWHILE]
     return sorted(worth, key=lambda option: (option.elsewhere, -option.gain))[:_MOST_NAMED]
 
 
@@ -126,7 +126,7 @@ def _gain(
 
 
 def _overlap(work: Work, situation: Situation) -> Option | None:
-    """Acting and learning at the same time, where they take turns."""
+    """Act and learn at the same time instead of in turns."""
     turns = situation.alone or not situation.lags
     if not turns or situation.one_rank or situation.hosted or not situation.may_lag:
         return None
@@ -139,7 +139,7 @@ def _overlap(work: Work, situation: Situation) -> Option | None:
 
 
 def _more_actors(work: Work, situation: Situation) -> Option | None:
-    """As many actors as this machine has cores for, but no more than the learner can follow."""
+    """As many actors as this machine has cores for, but no more than the learner can keep up with."""
     if situation.one_rank:
         return None
     lags = situation.lags
@@ -147,7 +147,7 @@ def _more_actors(work: Work, situation: Situation) -> Option | None:
     room = (situation.cores - situation.learners) // situation.ranks_per_actor
     actors = min(enough, room)
     if actors <= situation.actors:
-        # On other machines there may be room; without any bound but the learner itself.
+        # Other machines may have room; then only the learner is a bound.
         limit = work.time(situation.actors, lags) / max(work.learning, 1e-9)
         flag = "--n_actors N" if situation.hosted else "--procs N"
         words = f"more actors, {flag}, on more cores (this machine has {situation.cores})"
@@ -195,7 +195,7 @@ def _fewer_updates(work: Work, situation: Situation) -> Option | None:
 
 
 def _steady(learner: Mapping[str, float]) -> dict[str, float]:
-    """A learner's parts of the time once it had begun."""
+    """A learner's fractions of the time after its start."""
     began = sum(learner.get(name, 0.0) for name in BEGINNING)
     left = max(1 - began, 1e-9)
     return {name: part / left for name, part in learner.items() if name not in BEGINNING}

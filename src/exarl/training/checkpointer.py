@@ -1,4 +1,4 @@
-"""Checkpoints of an asynchronous run: each learner's part, put together by learner 0."""
+"""Checkpoints of an asynchronous run: learner 0 joins the parts of all learners."""
 
 from __future__ import annotations
 
@@ -10,18 +10,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from exarl.comm.codec import BlockCodec, decode_arrays, encode_arrays
-from exarl.comm.messages import pack_json, unpack_json
+from exarl.comm.messages import PartOfCheckpoint, Tag, decode, encode
 from exarl.comm.team import LearnerTeam
-from exarl.comm.wait import wait_for
+from exarl.comm.waiting import wait_for
 from exarl.records.checkpoint import Checkpoint
-from exarl.training.actors import Source, Tally
+from exarl.training.actors import BlockSource, Tally
 from exarl.training.loop import LearningLoop
 from exarl.training.snapshot import Snapshot
 from exarl.types import Arrays, Block
 
 log = logging.getLogger(__name__)
-
-PART_TAG, TALLY_TAG = 41, 42
 
 
 @dataclass(frozen=True)
@@ -33,30 +31,30 @@ class Part:
     actors: Snapshot
 
     def encode(self, codec: BlockCodec) -> bytes:
-        numbers = json.dumps([self.sequence, self.draft.numbers, self.actors.silent]).encode()
+        numbers = json.dumps(self.draft.numbers)
         groups = {"agent": self.draft.arrays["agent"], "envs": self.actors.envs}
         groups["pending"] = codec.pack(self.actors.pending)
         arrays = {f"{g}/{name}": a for g, named in groups.items() for name, a in named.items()}
-        return encode_arrays({**arrays, "numbers": np.frombuffer(numbers, np.uint8)})
+        head = PartOfCheckpoint(self.sequence, numbers, self.actors.silent)
+        return encode(head, encode_arrays(arrays))
 
     @classmethod
     def decode(cls, payload: np.ndarray, codec: BlockCodec) -> Part:
-        arrays = decode_arrays(payload)
-        sequence, numbers, silent = json.loads(arrays.pop("numbers").tobytes())
+        head, body = decode(payload, PartOfCheckpoint)
         groups: dict[str, Arrays] = {"agent": {}, "envs": {}, "pending": {}}
-        for name, array in arrays.items():
+        for name, array in decode_arrays(body).items():
             group, _, inner = name.partition("/")
             groups[group][inner] = array
-        draft = Checkpoint({"agent": groups["agent"]}, numbers)
-        actors = Snapshot(groups["envs"], codec.unpack(groups["pending"]), silent)
-        return cls(sequence, draft, actors)
+        draft = Checkpoint({"agent": groups["agent"]}, json.loads(head.numbers))
+        actors = Snapshot(groups["envs"], codec.unpack(groups["pending"]), head.silent)
+        return cls(head.sequence, draft, actors)
 
 
-class Keeper:
-    """Sees a checkpoint through while training goes on."""
+class Checkpointer:
+    """Collects and writes a checkpoint while training goes on; ``idle`` while there is none to do."""
 
     def __init__(
-        self, loop: LearningLoop, codec: BlockCodec, team: LearnerTeam | None, source: Source
+        self, loop: LearningLoop, codec: BlockCodec, team: LearnerTeam | None, source: BlockSource
     ) -> None:
         self._loop = loop
         self._codec = codec
@@ -72,7 +70,7 @@ class Keeper:
         self.idle = True
 
     def begin(self, backlog: list[Block]) -> None:
-        """Start a checkpoint of this moment; ``backlog`` are blocks of an earlier run that have not
+        """Start a checkpoint of this moment. ``backlog`` are blocks from before a resume that have not
         been trained yet."""
         self.idle = False
         self._sequence += 1
@@ -80,16 +78,17 @@ class Keeper:
         self._source.ask_states()
 
     def work(self) -> None:
-        """Do what can be done now for the checkpoint under way."""
+        """Take the next step of the checkpoint under way, if one is possible now."""
         if self.idle:
             return
-        if self._draft is not None and (found := self._source.states()) is not None:
-            found = dataclasses.replace(found, pending=[*self._backlog, *found.pending])
-            self._hand_in(Part(self._sequence, self._draft, found))
+        if self._draft is not None and (snapshot := self._source.states()) is not None:
+            pending = [*self._backlog, *snapshot.pending]
+            snapshot = dataclasses.replace(snapshot, pending=pending)
+            self._hand_in(Part(self._sequence, self._draft, snapshot))
         self._collect()
 
     def finish(self, actors: Snapshot) -> None:
-        """The last checkpoint, when nothing moves any more."""
+        """Write the last checkpoint, after all actors have stopped."""
         self.idle = False
         self._sequence += 1
         self._parts = {}
@@ -101,34 +100,31 @@ class Keeper:
 
         wait_for(written)
 
-    def close_books(self, tally: Tally) -> int:
-        """Add up what became of the blocks; the number of actors that did not answer."""
-        total = tally
+    def add_up(self, tally: Tally) -> Tally:
+        """On learner 0 the tally of all learners, on the others their own."""
         if self._channel is not None and self._index:
-            self._channel.send(pack_json(tally.to_json()), 0, TALLY_TAG)
+            self._channel.send(encode(tally), 0, Tag.TALLY)
         elif self._channel is not None:
             for rank in range(1, self._size):
-                data = unpack_json(self._channel.receive(rank, TALLY_TAG)[1])
-                total = total + Tally(**data)
-        counts = total.to_json()
-        missing = counts.pop("missing")
-        self._loop.balance(**counts)
-        return missing
+                tally = tally + decode(self._channel.receive(rank, Tag.TALLY)[1], Tally)[0]
+        return tally
 
     def _hand_in(self, part: Part) -> None:
         self._draft = None
         if self._index:
             assert self._channel is not None
-            self._channel.post(part.encode(self._codec), 0, PART_TAG)
+            self._channel.post(part.encode(self._codec), 0, Tag.PART)
             self.idle = True
         else:
             self._parts[0] = part
 
     def _collect(self) -> None:
         if self._channel is not None and not self._index:
-            while (found := self._channel.poll(tag=PART_TAG)) is not None:
+            while (found := self._channel.poll(tag=Tag.PART)) is not None:
                 part = Part.decode(found[1], self._codec)
-                if part.sequence == self._sequence:  # else of a checkpoint the end overtook
+                if (
+                    part.sequence == self._sequence
+                ):  # else of a checkpoint that the end of the run overtook
                     self._parts[found[0]] = part
         if not self._index and len(self._parts) == self._size:
             self._write()
@@ -144,13 +140,13 @@ class Keeper:
             numbers["agents"] = [part.draft.numbers["agent"] for part in parts]
         if silent:
             numbers["silent_actors"] = silent
-        self._tell(silent)
+        self._warn(silent)
         self._loop.write(Checkpoint(arrays, numbers), envs, self._codec.pack(pending))
         self._parts = {}
         self.idle = True
 
-    def _tell(self, silent: list[int]) -> None:
-        """Say which actors a checkpoint goes without, once for as long as they are silent."""
+    def _warn(self, silent: list[int]) -> None:
+        """Log which actors have not answered, once for as long as they are the same."""
         if silent and silent != self._silent:
             log.warning(
                 "no answer from actor %s: checkpoints keep the last known state of its environments",
@@ -160,12 +156,12 @@ class Keeper:
 
 
 def agent_stem(index: int) -> str:
-    """The file of one learner's agent within a checkpoint."""
+    """The name of the file with one learner's agent in a checkpoint."""
     return f"agent_{index:04d}" if index else "agent"
 
 
 def part_for(checkpoint: Checkpoint, index: int) -> Checkpoint:
-    """The checkpoint as learner ``index`` restores it, whatever number of learners wrote it.
+    """The checkpoint as learner ``index`` restores it, written by any number of learners.
 
     A learner beyond that number starts with another one's experience but a random stream of its own.
     """
@@ -176,4 +172,4 @@ def part_for(checkpoint: Checkpoint, index: int) -> Checkpoint:
     if origin != index:
         own.pop("rng", None)
     arrays = {**checkpoint.arrays, "agent": checkpoint.arrays[agent_stem(origin)]}
-    return Checkpoint(arrays, {**numbers, "agent": own})
+    return dataclasses.replace(checkpoint, arrays=arrays, numbers={**numbers, "agent": own})

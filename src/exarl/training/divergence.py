@@ -1,12 +1,13 @@
-"""Divergence: losses or weights that are not finite are noticed, and end a run or take it back.
+"""Divergence: losses or weights that are not finite stop a run, or take it back to a checkpoint.
 
-Only numbers that are on the host anyway are looked at: a block's metrics when they are read, weights
-when they are published, a checkpoint when it is written.
+Only numbers that are on the host anyway are checked: a block's metrics when they are read, weights when
+they are published, a checkpoint when it is written.
 """
 
 from __future__ import annotations
 
 import copy
+import dataclasses
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -23,14 +24,14 @@ from exarl.records.state import DIVERGENCE
 
 NOT_FINITE = "weights are not finite"
 MOST_ROLLBACKS = 3
-"""How often one command goes back to a checkpoint before it gives up."""
+"""How often one command returns to a checkpoint before it gives up."""
 _JUMP = 2**48
-"""Random numbers of a stream that a rollback leaves out; far more than a run ever draws."""
+"""Random numbers of a stream that a rollback skips; far more than a run ever draws."""
 
 
 @dataclass(frozen=True)
 class Divergence:
-    """What was not finite, and when that was noticed."""
+    """What was not finite, and when this was noticed."""
 
     what: str
     iteration: int
@@ -38,8 +39,8 @@ class Divergence:
 
 
 class Watch:
-    """Looks at losses and weights of a learner; ``now`` gives iteration and step, ``note`` tells the
-    user. ``found`` is the first divergence."""
+    """Checks the losses and weights of a learner. ``now`` returns iteration and step, ``note`` shows a
+    line to the user. ``found`` is the first divergence."""
 
     def __init__(
         self, policy: str, now: Callable[[], tuple[int, int]], note: Callable[[str], None]
@@ -56,7 +57,7 @@ class Watch:
         return self.found is not None and self._policy != "warn"
 
     def notice(self, what: str) -> None:
-        """Say that the run has diverged, if it is the first to be heard of it."""
+        """Note that the run has diverged, and show it if it is the first time."""
         if self.found is not None:
             return
         self.found = Divergence(what, *self._now())
@@ -64,9 +65,9 @@ class Watch:
         self._note(f"diverged at step {self.found.step:,}: {what}" + going_on * (not self.stops))
 
     def losses(self, metrics: Mapping[str, float]) -> None:
-        """Look at the metrics of a block with updates.
+        """Check the metrics of a block with updates.
 
-        NaN alone may mean that a network was not updated, as in TD3; not when every loss is NaN.
+        A single NaN may mean that a network was not updated, as in TD3, but not if every loss is NaN.
         """
         losses = {name: value for name, value in metrics.items() if "loss" in name}
         bad = [name for name, value in losses.items() if not math.isfinite(value)]
@@ -74,9 +75,9 @@ class Watch:
             self.notice(f"{bad[0]} is {losses[bad[0]]}")
 
     def weights(self, vector: np.ndarray) -> np.ndarray:
-        """The weights to act with: these or, where the run is to stop, the last that were finite.
+        """The weights to act with: these or, where the run has to stop, the last finite ones.
 
-        No environment is thus given actions that are not finite.
+        So no environment gets actions that are not finite.
         """
         if np.isfinite(vector).all():
             self._last = vector
@@ -93,32 +94,33 @@ class Watch:
         return self.found is None or not self.stops or drafted < self.found.iteration
 
     def verdict(self, run: RunDirectory) -> dict[str, Any]:
-        """What summary.json says of it: nothing, where there is nothing to say."""
+        """The entries of summary.json about a divergence; none without one."""
         if self.found is None:
             return {}
         kept = list_checkpoints(run.checkpoints)
         checkpoint = str(kept[0]) if kept else None
-        told = {"what": self.found.what, "step": self.found.step, "checkpoint": checkpoint}
+        facts = {"what": self.found.what, "step": self.found.step, "checkpoint": checkpoint}
         error = f"diverged at step {self.found.step:,}: {self.found.what}"
-        return {"divergence": told, **({"error": error} if self.stops else {})}
+        return {"divergence": facts, **({"error": error} if self.stops else {})}
 
 
 def remedy(summary: Mapping[str, Any], run: Path) -> str:
-    """One line on a run that has diverged: where, what is left of it, and what to do."""
-    told, tried = summary["divergence"], summary["rollbacks"]
-    begun = f"the run diverged at step {told['step']:,} ({told['what']})"
+    """One line about a run that has diverged: its step, the last good checkpoint, what may help."""
+    facts, tried = summary["divergence"], summary["rollbacks"]
+    begun = f"the run diverged at step {facts['step']:,} ({facts['what']})"
     begun += f", after {tried} rollback{'s' * (tried > 1)}" if tried else ""
     ways = "a smaller learning_rate or smaller rewards (reward_scale, normalize_rewards) may help"
-    if told["checkpoint"] is None:
+    if facts["checkpoint"] is None:
         return f"{begun}; there was no checkpoint yet; {ways}"
     again = (
         "" if tried else f"; with other random numbers: exarl resume {run} --on_divergence rollback"
     )
-    return f"{begun}; the last good checkpoint is {told['checkpoint']}; {ways}{again}"
+    return f"{begun}; the last good checkpoint is {facts['checkpoint']}; {ways}{again}"
 
 
 def rolls_back(config: LearnerConfig, summary: Mapping[str, Any], before: int) -> bool:
-    """Whether a run that ended so goes on from its last good checkpoint, after ``before`` times."""
+    """Whether a run with this summary goes on from its last good checkpoint after ``before``
+    rollbacks."""
     return (
         config.on_divergence == "rollback"
         and summary["reason"] == DIVERGENCE
@@ -128,9 +130,9 @@ def rolls_back(config: LearnerConfig, summary: Mapping[str, Any], before: int) -
 
 
 def with_other_streams(checkpoint: Checkpoint, times: int) -> Checkpoint:
-    """The checkpoint for rollback number ``times``: the same, but every random stream jumps ahead.
+    """The checkpoint for rollback number ``times``, with every random stream moved ahead.
 
-    With the same numbers the run would diverge in the same way again. ``times`` = 0 changes nothing.
+    With the same random numbers the run would diverge again. ``times`` = 0 changes nothing.
     """
     if not times:
         return checkpoint
@@ -150,7 +152,7 @@ def with_other_streams(checkpoint: Checkpoint, times: int) -> Checkpoint:
             stream.state = agent["rng"]
             stream.advance(times * _JUMP)
             agent["rng"] = stream.state
-    return Checkpoint(arrays, numbers)
+    return dataclasses.replace(checkpoint, arrays=arrays, numbers=numbers)
 
 
 def _jumped(name: str, array: np.ndarray, times: int, keys: Sequence[str]) -> np.ndarray:

@@ -1,11 +1,9 @@
-"""The one learning loop: takes blocks, trains, counts, reports, keeps, and knows when to stop."""
+"""The learning loop: trains on blocks, counts, writes metrics and checkpoints, decides when to stop."""
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import logging
-import math
 import time
 import zlib
 from collections.abc import Callable
@@ -18,7 +16,7 @@ from exarl.agents.base import ExaAgent
 from exarl.config import LearnerConfig
 from exarl.display.compiling import Compiling
 from exarl.display.progress import Progress
-from exarl.records.checkpoint import Checkpoint, fitting, save_checkpoint
+from exarl.records.checkpoint import Checkpoint, fitting, made_for, save_checkpoint
 from exarl.records.clock import Clock, fractions
 from exarl.records.directory import RunDirectory, writing
 from exarl.records.ending import write_summary
@@ -28,13 +26,14 @@ from exarl.records.notes import note_end
 from exarl.records.signals import StopSignals, name_of
 from exarl.records.sinks import open_sinks
 from exarl.records.state import DIVERGENCE
+from exarl.records.stops import REWARD, first_met
+from exarl.training.actors import Tally
 from exarl.training.advice import Situation, bound_by
 from exarl.training.counters import Counters, stored_counters
 from exarl.training.divergence import Watch
-from exarl.training.recent import SinceRow, Window
+from exarl.training.metrics_rows import RewardWindow, RowWriter, SinceRow
 from exarl.training.rounds import Report
-from exarl.training.stops import first_met
-from exarl.types import ACTOR_PHASES, Arrays, Block
+from exarl.types import ACTOR_PHASES, Arrays, Block, Metrics
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +41,8 @@ log = logging.getLogger(__name__)
 class LearningLoop:
     """Owns the training side of a run: the learning agent, its counters and the run's files.
 
-    Of several learners only the first has ``run``: it reports for all and decides when to stop.
+    Of several learners (``in_team``) only the first has ``run``: it reports for all and decides when
+    to stop. Every ``check_every`` iterations their weights are compared.
     """
 
     def __init__(
@@ -55,41 +55,44 @@ class LearningLoop:
         signals: StopSignals,
         resumed: Checkpoint | None = None,
         *,
+        in_team: bool = False,
         check_every: int = 0,
         evaluator: Evaluator | None = None,
         situation: Situation | None = None,
     ) -> None:
         self.agent = agent
-        agent.compiling = self.compiling = Compiling(clock, progress)
+        self.compiling = Compiling(clock, progress)
+        agent.report_compiling(self.compiling)
         self.counters = Counters()
         self.watch = Watch(config.on_divergence, self._now, progress.note)
-        self.window = Window(config.reward_window)
+        self.window = RewardWindow(config.reward_window)
         self.reason: str | None = None
         self._config = config
         self._run = run
         self._part = part_of(run) if run else None
         self._progress, self._clock, self._signals = progress, clock, signals
-        self._since = SinceRow(self.watch.losses)
-        self._row: tuple[dict[str, Any], SinceRow] | None = None  # drawn up, not yet written
-        self._blocks: dict[str, int] = {}
+        self._tally: Tally | None = None
         self._actor_seconds = np.zeros(len(ACTOR_PHASES))
-        with fitting(run):
-            rows = self._restore(resumed) if resumed else 0
+        since = SinceRow(self.watch.losses)
+        with fitting(run, resumed, lambda: agent.state()[0]):
+            rows = self._restore(resumed, since) if resumed else 0
         online, project = config.log_online, config.log_project
         sinks = open_sinks(config.log_to, run, online=online, project=project) if run else []
         self._metrics = MetricsLog(run, agent.metrics, rows, sinks) if run else None
+        self._rows = RowWriter(run, self._metrics, progress, clock, since, self.counters)
+        self._in_team = in_team
         self._check_every = check_every
         self._evaluator = evaluator
         self._situation = situation or Situation()
-        self._started = self._last_row = self._last_checkpoint = time.monotonic()
+        self._started = self._last_checkpoint = time.monotonic()
         self._first_steps, self._first_updates = self.counters.steps, self.counters.updates
-        self._at_row, self._compiled = (self.counters.steps, self.counters.updates), 0.0
         self.reason = self._stop_reason()
 
     # -- what workflows call ----------------------------------------------------------------------
 
     @property
     def finished(self) -> bool:
+        """Whether the run is to stop, for whatever ``reason``."""
         return self.reason is not None
 
     def weights(self) -> tuple[np.ndarray, int]:
@@ -98,58 +101,52 @@ class LearningLoop:
         return weights(), version
 
     def weights_later(self) -> tuple[Callable[[], np.ndarray], int]:
-        """The same for whoever has something to do while a device still computes them."""
+        """A function that returns the newest weights, and their version; the caller may do something
+        else while a device still computes them."""
         later, version = self.agent.weights_later(), self.counters.version
 
-        def taken() -> np.ndarray:
+        def read() -> np.ndarray:
             with self._clock.phase("learn"):
                 weights = later()
-            if version == self.counters.version:  # what the device found is here as well
-                self._finish_row()
+            if version == self.counters.version:  # the metrics of the same update are there as well
+                self._rows.finish()
             return self._checked(weights)
 
-        return taken, version
+        return read, version
 
     def checksum(self) -> int | None:
-        """Of the weights, when it is time to compare learners."""
+        """The checksum of the weights, when it is time to compare learners; else None."""
         if not self._check_every or self.counters.iteration % self._check_every:
             return None
         return zlib.crc32(self.agent.get_weights().tobytes())
 
-    def absorb(self, block: Block | None, report: Report | None = None) -> None:
-        """Train on a block, count it, report it, and decide whether the run is over.
+    def train(self, block: Block | None, report: Report | None = None) -> None:
+        """Train on a block, count it, write a row when one is due, and decide whether to stop.
 
-        On a device the training may go on when this returns; that of the block before has ended.
+        On a device, training may still go on when this returns; that of the block before has ended.
         Several learners call it together, each with its own block or none, and one common report.
-        Nothing happens without either: a stop came before the block was whole.
+        Without block and report it does nothing: the run was stopped before the block's end.
         """
         if block is None and report is None:
             return
         with self._clock.phase("learn"):
-            if report is None or self.agent.learns_in_team is False:
-                assert block is not None
-                report = Report.of(block, self.counters.version)
-                metrics = dict(self.agent.train(block))
+            if self._in_team:
+                assert report is not None
+                metrics = self.agent.train_in_team(block, report.steps)
             else:
-                metrics = dict(self.agent.train(block, report.steps))  # type: ignore[call-arg,arg-type]
-        self.count(report, metrics)
+                assert block is not None
+                report = report or Report.of(block, self.counters.version)
+                metrics = self.agent.train(block)
+        self.count(report, dict(metrics))
 
-    def count(self, report: Report, metrics: dict[str, float]) -> None:
-        """Count what was trained, report it, and decide whether the run is over."""
+    def count(self, report: Report, metrics: Metrics) -> None:
+        """Count what was trained, write a row when one is due, and decide whether to stop."""
         counters = self.counters
         updates = int(metrics.pop("updates", 0))
-        self._finish_row()
-        with self._clock.phase("learn"):
-            self._since.add(metrics, report.lags, learnt=updates > 0)
-        counters.iteration += 1
-        counters.blocks += report.blocks
-        counters.version += 1
-        counters.steps += report.steps
-        counters.updates += updates
-        counters.episodes += len(report.returns) + report.unlisted
-        counters.restarts += report.restarts
-        counters.failed(report.failures)
-        self.window.add(report)
+        self._rows.finish()
+        self._rows.add(metrics, report.lags, learnt=updates > 0)
+        counters.add(report, updates)
+        self.window.add(report.returns, report.lengths)
         self._actor_seconds += report.seconds or 0.0
         if self._run is None:
             return
@@ -158,15 +155,21 @@ class LearningLoop:
             counters.best_reward = reward if best is None else max(reward, best)
         self.reason = self._stop_reason()
         if row_due(counters.iteration):
-            self._begin_row()
+            self._rows.begin(counters, self.window, self.seconds)
             if all(isinstance(value, float | int) for value in metrics.values()):
-                self._finish_row()
+                self._rows.finish()
         if self._evaluator is not None:
             self._evaluator.offer(counters.steps, lambda: self._checked(self.agent.get_weights()))
-            self._keep(self._evaluator.result())
+            self._store(self._evaluator.result())
+
+    def resize_window(self, size: int) -> None:
+        """Take means over the last ``size`` episodes from now on."""
+        window = RewardWindow(size)
+        window.add(self.window.returns, self.window.lengths)
+        self.window = window
 
     def diverged(self, what: str) -> None:
-        """Something of the agent is not finite; ``on_divergence`` says what follows."""
+        """Note that ``what`` is not finite; ``on_divergence`` decides what follows."""
         self.watch.notice(what)
         self.reason = self.reason or self._stop_reason()
 
@@ -180,30 +183,31 @@ class LearningLoop:
         return self.finished or waited >= self._config.checkpoint_interval
 
     def should_stop(self) -> bool:
-        """Whether to stop although no block has come: a signal, or the time is over."""
+        """Whether to stop although no block has come: after a signal, or when ``wall_time`` is over."""
         self.reason = self.reason or self._stop_reason()
         return self.finished
 
     @property
     def interrupted(self) -> bool:
-        """Whether a signal is the reason to stop, and somebody waits for us to be gone."""
+        """Whether the run stops because of a signal, whose sender waits for its end."""
         return self._signals.received is not None
 
     def draft(self) -> Checkpoint:
-        """The learner's part of a checkpoint as of now; training may go on while it waits for the
-        environments' part."""
+        """The learner's part of a checkpoint as of now. Training may go on while the environments'
+        part is collected."""
         with self._clock.phase("checkpoint"):
             self._last_checkpoint = time.monotonic()
-            self._finish_row()
-            self._since.settle()
+            self._rows.finish()
+            since = self._rows.state()
             if self._metrics is not None and self._run is not None:
                 with writing(self._run.path):
                     self._metrics.flush()
             arrays, numbers = self.agent.state()
             state = {
+                "made_for": made_for(self._config, self.agent.spec),
                 "counters": {**dataclasses.asdict(self.counters), "seconds": self.seconds},
                 "window": [list(self.window.returns), list(self.window.lengths)],
-                "since": copy.deepcopy([self._since.sums, self._since.lags]),
+                "since": since,
                 "rows": self._metrics.rows if self._metrics is not None else 0,
                 "agent": numbers,
             }
@@ -212,7 +216,7 @@ class LearningLoop:
     def write(self, draft: Checkpoint, envs: Arrays, pending: Arrays | None = None) -> None:
         """Complete a draft with the environments and the blocks under way, and write it.
 
-        One of a run that had diverged by then is not written: the newest checkpoint is a good one.
+        A draft made after a divergence is not written, so that the newest checkpoint is a good one.
         """
         assert self._run is not None
         check_part(self._run, self._part)
@@ -233,35 +237,32 @@ class LearningLoop:
         """Write everything needed to continue from here, environments included."""
         self.write(self.draft(), envs, pending)
 
-    def balance(self, **blocks: int) -> None:
-        """What became of the blocks, for the summary."""
-        self._blocks = blocks
-
-    def close(self) -> dict[str, Any]:
-        """Close the files and write the summary, which is returned."""
+    def close(self, tally: Tally | None = None) -> dict[str, Any]:
+        """Close the files and write the summary, which is returned; ``tally``: what became of the
+        blocks."""
         assert self._metrics is not None and self._run is not None
-        self._finish_row()
+        self._tally = tally
+        self._rows.finish()
         if self._evaluator is not None:
-            self._keep(self._evaluator.result(wait=not self.interrupted))
+            self._store(self._evaluator.result(wait=not self.interrupted))
         if self.watch.stops:
             self.reason = DIVERGENCE  # whatever else would have ended it
         check_part(self._run, self._part)
         with writing(self._run.path):
             self._metrics.close()
-            told = self.summary() | self.watch.verdict(self._run)
-            summary = write_summary(self._run, told)
+            summary = write_summary(self._run, self.summary() | self.watch.verdict(self._run))
         note_end(summary["reason"])
         return summary
 
     def abandon(self) -> None:
-        """Let go of the files and the evaluation, at the end of a run of any kind."""
+        """Close the files and the evaluation, whether or not the run has ended well."""
         if self._evaluator is not None:
             self._evaluator.close()
         if self._metrics is not None:
             self._metrics.abandon()
 
-    def _keep(self, evaluation: Evaluation | None) -> None:
-        """Write an evaluation down, and the weights when none was better."""
+    def _store(self, evaluation: Evaluation | None) -> None:
+        """Write an evaluation, and its weights if none before was better."""
         if evaluation is None or not evaluation.rewards:
             return
         assert self._run is not None and self._metrics is not None
@@ -274,6 +275,7 @@ class LearningLoop:
             if better:
                 arrays = {"agent": {"weights": evaluation.weights}}
                 numbers = {"counters": {"steps": evaluation.steps}, "reward_mean": reward}
+                numbers["made_for"] = made_for(self._config, self.agent.spec)
                 save_checkpoint(
                     self._run.best, evaluation.steps, Checkpoint(arrays, numbers), keep=1
                 )
@@ -287,7 +289,7 @@ class LearningLoop:
         return self.counters.iteration, self.counters.steps
 
     def _checked(self, weights: np.ndarray) -> np.ndarray:
-        """Weights for those that act; where the run is to stop, the last that were finite."""
+        """Weights to act with; where the run stops because of a divergence, the last finite ones."""
         weights = self.watch.weights(weights)
         if self.watch.stops:
             self.reason = self.reason or self._stop_reason()
@@ -299,67 +301,22 @@ class LearningLoop:
         return self.counters.seconds + time.monotonic() - self._started
 
     def _stop_reason(self) -> str | None:
-        config, counters = self._config, self.counters
         if self._run is None:
             return None  # the first learner decides for all
         if self.watch.stops:
             return DIVERGENCE
         if self._signals.received is not None:
             return name_of(self._signals.received)
-        judged = config.target_reward is not None and self.window.full
-        reached = {
-            "total_steps": counters.steps,
-            "n_episodes": counters.episodes,
-            "wall_time": self.seconds,
-            "target_reward": mean(self.window.returns) if judged else None,
-        }
-        return first_met(config, reached)
+        return first_met(self._config, self._reached)
 
-    def _begin_row(self) -> None:
-        """Draw up the row of this moment; what a device still computes is added when it is there."""
-        with self._clock.phase("report"):
-            now, counters, returns = time.monotonic(), self.counters, self.window.returns
-            compiled = self._clock.seconds.get("compile", 0.0)  # says nothing of what is to come
-            span = max(now - self._last_row - (compiled - self._compiled), 1e-9)
-            steps, updates = self._at_row
-            row = {
-                "training_iteration": counters.iteration,
-                "timesteps_total": counters.steps,
-                "episodes_total": counters.episodes,
-                "episode_reward_mean": mean(returns),
-                "episode_reward_min": min(returns, default=math.nan),
-                "episode_reward_max": max(returns, default=math.nan),
-                "episode_len_mean": mean(self.window.lengths),
-                **self.window.quartiles(),
-                "updates_total": counters.updates,
-                "env_restarts": counters.restarts,
-                **{f"env_{kind}": n for kind, n in counters.failures_by_kind().items()},
-                "time_total_s": round(self.seconds, 4),
-                "steps_per_s": round((counters.steps - steps) / span, 1),
-                "updates_per_s": round((counters.updates - updates) / span, 1),
-            }
-            self._row = row, self._since
-            self._last_row, self._at_row = now, (counters.steps, counters.updates)
-            self._compiled = compiled
-            self._since = SinceRow(self.watch.losses)
-
-    def _finish_row(self) -> None:
-        """Write the row that was drawn up last, if it waits."""
-        if self._row is None:
-            return
-        (row, since), self._row = self._row, None
-        with self._clock.phase("learn"):
-            columns = since.columns()
-        assert self._metrics is not None and self._run is not None
-        with self._clock.phase("report"):
-            parts = fractions(self._clock.seconds, self._clock.elapsed)
-            row |= columns | {f"time/{name}": round(part, 4) for name, part in parts.items()}
-            with writing(self._run.path):
-                self._metrics.write(row)
-            self._progress.update(row)
+    def _reached(self, column: str) -> float | None:
+        """The present value of a column; of the reward when the window is full."""
+        if column == REWARD:
+            return mean(self.window.returns) if self.window.full else None
+        return self.seconds if column == "time_total_s" else self.counters.column(column)
 
     def summary(self) -> dict[str, Any]:
-        """What there is to tell of the run so far."""
+        """The summary of the run so far."""
         counters, ran = self.counters, time.monotonic() - self._started
         parts = self._actor_seconds / max(self._actor_seconds.sum(), 1e-9)
         actors = dict(zip(ACTOR_PHASES, np.round(parts, 4).tolist(), strict=True))
@@ -377,9 +334,9 @@ class LearningLoop:
             "best_evaluation": counters.best_evaluation,
             "rollbacks": counters.rollbacks,
             "last_reward_mean": mean(self.window.returns) if self.window.returns else None,
-            "env_restarts": counters.restarts,
+            **counters.totals,
             "env_failures": counters.failure_report(),
-            "blocks": {"trained": counters.blocks, **self._blocks},
+            "blocks": {"trained": counters.blocks, **(self._tally.blocks() if self._tally else {})},
             "time_split": {
                 "learner": {name: round(part, 4) for name, part in learner.items()},
                 "actors": actors,
@@ -387,14 +344,11 @@ class LearningLoop:
             "bound_by": bound_by(self._situation, learner, actors),
         }
 
-    def _restore(self, checkpoint: Checkpoint) -> int:
-        """Take over a checkpoint; how many rows had been written by then."""
+    def _restore(self, checkpoint: Checkpoint, since: SinceRow) -> int:
+        """Take over a checkpoint; the number of rows that had been written by then."""
         numbers = checkpoint.numbers
         self.counters = stored_counters(numbers["counters"])
-        self.window.returns.extend(map(float, numbers["window"][0]))
-        self.window.lengths.extend(map(int, numbers["window"][1]))
-        sums, lags = numbers["since"]
-        self._since.sums = {name: [float(total), int(n)] for name, (total, n) in sums.items()}
-        self._since.lags = [number + 0 for number in lags]
+        self.window.add(map(float, numbers["window"][0]), map(int, numbers["window"][1]))
+        since.restore(numbers["since"])
         self.agent.restore(checkpoint.arrays["agent"], numbers["agent"])
         return int(numbers["rows"])

@@ -1,5 +1,5 @@
-"""What each part of a configuration can do by itself: the environment, acting, learning; and what a
-run of it has done, once it was under way."""
+"""The speed of each part of a configuration by itself: the environment, acting, learning; and the speed
+of a run after its start."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from exarl.envs.guard import FAILING
 from exarl.learning.exploration import Streams
 from exarl.types import FAILURES, Block, EnvSpec
 
-Outcome = tuple[Any, float, bool, bool]
+Transition = tuple[Any, float, bool, bool]
 """Observation, reward, terminated, truncated after a step."""
 
 LONGEST_TAPE = 256
-"""Steps of the environment that are kept to act on and to learn from."""
+"""The most steps of the environment that are recorded to act on and to learn from."""
 FEWEST_CALLS = 3
 
 
@@ -41,7 +41,7 @@ class EnvRate:
 
 @dataclass(frozen=True)
 class ActingRate:
-    """The policy for so many observations at once."""
+    """The policy on a batch of ``observations``."""
 
     observations: int
     call_us: float
@@ -50,7 +50,7 @@ class ActingRate:
 
 @dataclass(frozen=True)
 class LearningRate:
-    """Training on blocks. ``first_s`` is what the first update took longer: compiling."""
+    """Training on blocks. ``first_s``: how much longer the first update took, because of compiling."""
 
     block_steps: int
     block_us: float
@@ -62,7 +62,7 @@ class LearningRate:
 
 @dataclass(frozen=True)
 class TrainingRate:
-    """A run, from its first update on; ``whole`` when it was too short to leave its start out."""
+    """A run from its first update on; ``whole``: it was too short to leave its start out."""
 
     seconds: float
     steps_per_s: float
@@ -72,14 +72,14 @@ class TrainingRate:
 
 @dataclass(frozen=True)
 class Tape:
-    """Steps that an environment has made, and the observation that came before them."""
+    """Recorded steps of an environment, and the observation before them."""
 
     first: Any
-    steps: Sequence[Outcome]
+    steps: Sequence[Transition]
 
 
 class Replayed:
-    """Plays a tape again and again: to a rollout, an ``Episode`` that costs nothing."""
+    """Plays a tape again and again; a rollout uses it as an ``Episode`` that costs nothing."""
 
     def __init__(self, tape: Tape, env_id: int) -> None:
         self.env_id = env_id
@@ -88,14 +88,14 @@ class Replayed:
         self.total_reward = 0.0
         self.failures = np.zeros(len(FAILURES), np.int64)
         self._tape = tape
-        self._next = env_id  # environments are not all at the same place
+        self._next = env_id  # so that environments differ
 
     def begin(self) -> Any:
         self.length, self.total_reward = 0, 0.0
         self.observation = self._tape.first
         return self.observation
 
-    def step(self, action: Any) -> Outcome:
+    def step(self, action: Any) -> Transition:
         outcome = self._tape.steps[self._next % len(self._tape.steps)]
         self._next += 1
         self.length += 1
@@ -105,11 +105,11 @@ class Replayed:
 
 
 def measure_env(episode: Episode, spec: EnvSpec, seconds: float) -> tuple[EnvRate, Tape]:
-    """Step an environment at random for so many seconds, and at least once."""
+    """Step an environment with random actions for ``seconds``, and at least once."""
     chooses = Random(spec, NoParameters(), cast(Any, None), 0)
     steps: list[float] = []
     resets: list[float] = []
-    tape: list[Outcome] = []
+    tape: list[Transition] = []
     failures = 0
 
     def begin() -> Any:
@@ -163,7 +163,7 @@ def measure_acting(agent: ExaAgent, tape: Tape, width: int, seconds: float) -> A
 
 
 def replayed_block(agent: ExaAgent, tape: Tape, steps: int, width: int) -> Block:
-    """A block as ``agent`` would have made it, of the steps on the tape."""
+    """A block of the steps on the tape, with the actions of ``agent``."""
     episodes = [Replayed(tape, env_id) for env_id in range(width)]
     streams = Streams(agent.seed, range(width))
     block = Rollout(agent, cast(list[Episode], episodes), streams, steps).collect(0)
@@ -174,13 +174,13 @@ def replayed_block(agent: ExaAgent, tape: Tape, steps: int, width: int) -> Block
 def measure_learning(agent: ExaAgent, block: Block, seconds: float) -> LearningRate | None:
     """Train on a block again and again; None for an agent that makes no updates.
 
-    ``agent`` is a learner. Its warm-up, if it has one, goes by first, in ``seconds`` at most.
+    ``agent`` is a learner. Its warm-up, if it has one, comes first and takes ``seconds`` at most.
     """
     updates = 0.0
 
     def train() -> None:
         nonlocal updates
-        updates = agent.train(block).get("updates", 0)
+        updates = float(agent.train(block).get("updates", 0))
         agent.get_weights()
 
     started, first = perf_counter(), 0.0
@@ -202,8 +202,8 @@ def measure_learning(agent: ExaAgent, block: Block, seconds: float) -> LearningR
 
 
 def training_rate(rows: Sequence[Mapping[str, Any]]) -> TrainingRate | None:
-    """How fast a run was once it was under way: of its rows, those later than the first update, and
-    of these the last three quarters of the time. None of a run without rows."""
+    """The speed of a run in the last three quarters of the time after its first update, from its rows;
+    None without rows."""
     if not rows:
         return None
     learnt = [row for row in rows if row["updates_total"] > 0] or rows
@@ -220,9 +220,9 @@ def training_rate(rows: Sequence[Mapping[str, Any]]) -> TrainingRate | None:
 def expected_split(
     env_s: float, acting_s: float, learning_s: float, actors: int, *, alone: bool
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """The parts of time of learner and actors that follow from seconds a step.
+    """The fractions of time of learner and actors that follow from seconds per step.
 
-    Alone they take turns; otherwise the slower of the two sides sets the pace.
+    Alone they take turns; otherwise the slower side sets the pace.
     """
     if alone:
         whole = env_s + acting_s + learning_s
@@ -244,13 +244,13 @@ def _between(first: Mapping[str, Any], last: Mapping[str, Any]) -> TrainingRate 
 
 
 def _listed(agent: ExaAgent, count: int) -> Any:
-    """So many random actions, in the form in which a rollout hands them on."""
+    """``count`` random actions in the form that a rollout passes to environments."""
     actions, _ = agent.action(agent.spec.observation.zeros(count))
     return actions.tolist() if agent.spec.n_actions is not None else actions
 
 
 def _median(function: Callable[[], object], seconds: float) -> float:
-    """The median time of a call, of as many as fit into ``seconds``, at least a few."""
+    """The median time of a call, of as many calls as fit into ``seconds``, but at least three."""
     function()
     times: list[float] = []
     until = perf_counter() + seconds

@@ -1,39 +1,38 @@
-"""Rounds of the learners: they train together, whoever has a block and whoever has none.
+"""Rounds in which all learners train together, whether or not each has a block.
 
-A round opens when any learner has a block (or the run is to stop). Each learner then reports what it
-brings, learner 0 adds the reports up and decides, and all act on the same decision. So the number of
-updates is the same everywhere, a learner without data takes part with weight 0 and holds nobody up,
-and stopping is decided once, for all.
+A round opens when any learner has a block, or when the run has to stop. Each learner then sends a
+report of its block to learner 0, which adds the reports up and decides; all learners act on the same
+decision. So all make the same number of updates, a learner without data takes part with weight 0 and
+delays no other, and stopping is decided once for all.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from exarl.comm.messages import Messages, pack_json, unpack_json
-from exarl.comm.wait import wait_for
+from exarl.comm.messages import Tag, decode, encode
+from exarl.comm.transport import Transport
+from exarl.comm.waiting import wait_for
 from exarl.errors import ExarlError
+from exarl.records.metrics import FROM_BLOCKS
 from exarl.types import Block
-
-NUDGE_TAG, OPEN_TAG, REPORT_TAG, DECISION_TAG = 31, 32, 33, 34
 
 
 @dataclass(frozen=True)
 class Report:
-    """What one learner, or all of them together, bring to a round."""
+    """What one learner, or all of them together, contribute to a round."""
 
     blocks: int = 0
     steps: int = 0
-    restarts: int = 0
+    totals: dict[str, int] = field(default_factory=dict)  # of the columns in FROM_BLOCKS
     returns: list[float] = field(default_factory=list)
     lengths: list[int] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
     lags: list[int] = field(default_factory=list)
     checksum: int | None = None  # of the weights, when learners are compared
     failures: list[list[int]] = field(default_factory=list)  # as in a block
-    unlisted: int = 0  # episodes that ended, beside those whose returns are listed
+    unlisted: int = 0  # further episodes that ended, whose returns are not listed
 
     @classmethod
     def of(cls, block: Block | None, version: int, checksum: int | None = None) -> Report:
@@ -42,7 +41,7 @@ class Report:
         return cls(
             1,
             block.steps,
-            block.restarts,
+            {column: count(block) for column, count in FROM_BLOCKS.items()},
             block.episode_returns.tolist(),
             block.episode_lengths.tolist(),
             block.seconds.tolist(),
@@ -59,7 +58,7 @@ class Report:
         return Report(
             self.blocks + other.blocks,
             self.steps + other.steps,
-            self.restarts + other.restarts,
+            {c: self.totals.get(c, 0) + other.totals.get(c, 0) for c in FROM_BLOCKS},
             self.returns + other.returns,
             self.lengths + other.lengths,
             [a + b for a, b in zip(longer, shorter, strict=True)],
@@ -75,15 +74,15 @@ class Decision:
     """What all learners do next."""
 
     stop: bool
-    interrupted: bool  # by a signal: somebody waits for us to be gone
+    interrupted: bool  # by a signal, whose sender waits for the end
     checkpoint: bool
     report: Report
 
 
 class Rounds:
-    """The rounds as one learner sees them; ``channel`` joins the learners, None: there is one."""
+    """The rounds as one learner sees them; ``channel`` connects the learners, None: there is one."""
 
-    def __init__(self, channel: Messages | None) -> None:
+    def __init__(self, channel: Transport | None) -> None:
         self._channel = channel if channel is not None and channel.size > 1 else None
         self._nudged = False
         self._round = 0
@@ -91,7 +90,7 @@ class Rounds:
     def wait(
         self, take: Callable[[], Block | None], should_stop: Callable[[], bool]
     ) -> Block | None:
-        """Wait until a round opens; this learner's block for it, if it has one."""
+        """Wait until a round opens. Return this learner's block for it, or None if it has none."""
         held: list[Block] = []
 
         def poll() -> bool | None:
@@ -104,21 +103,20 @@ class Rounds:
         return held[0] if held else None
 
     def decide(self, report: Report, stop: bool, interrupted: bool, checkpoint: bool) -> Decision:
-        """Share this learner's report; what learner 0 decides from all of them."""
+        """Share this learner's report. Return what learner 0 decides from all reports."""
         channel = self._channel
         self._round += 1
         if channel is None:
             return Decision(stop, interrupted, checkpoint, report)
         if channel.rank:
-            channel.send(pack_json(dataclasses.asdict(report)), 0, REPORT_TAG)
-            data = unpack_json(channel.receive(0, DECISION_TAG)[1])
-            return Decision(**{**data, "report": Report(**data["report"])})
+            channel.send(encode(report), 0, Tag.ROUND_REPORT)
+            return decode(channel.receive(0, Tag.DECISION)[1], Decision)[0]
         others = range(1, channel.size)
-        channel.send(b"", others, OPEN_TAG)
+        channel.send(b"", others, Tag.OPEN)
         for rank in others:
-            report = report + Report(**unpack_json(channel.receive(rank, REPORT_TAG)[1]))
+            report = report + decode(channel.receive(rank, Tag.ROUND_REPORT)[1], Report)[0]
         decision = Decision(stop, interrupted, checkpoint, report)
-        channel.send(pack_json(dataclasses.asdict(decision)), others, DECISION_TAG)
+        channel.send(encode(decision), others, Tag.DECISION)
         return decision
 
     def _opens(self, ready: bool, should_stop: Callable[[], bool]) -> bool:
@@ -129,13 +127,13 @@ class Rounds:
             return self._nudges(channel) or ready or should_stop()
         if ready and not self._nudged:
             self._nudged = True
-            channel.post(pack_json(self._round), 0, NUDGE_TAG)
-        return channel.poll(0, OPEN_TAG) is not None
+            channel.post(encode(self._round), 0, Tag.NUDGE)
+        return channel.poll(0, Tag.OPEN) is not None
 
-    def _nudges(self, channel: Messages) -> bool:
-        """Whether another learner has a block for this round; one that was for a round before has
-        been trained in that, and would open an empty one."""
-        found = False
-        while (message := channel.poll(tag=NUDGE_TAG)) is not None:
-            found |= unpack_json(message[1]) == self._round
-        return found
+    def _nudges(self, channel: Transport) -> bool:
+        """Whether another learner has a block for this round. A nudge for an earlier round is ignored:
+        its block has been trained in that round."""
+        ready = False
+        while (message := channel.poll(tag=Tag.NUDGE)) is not None:
+            ready |= decode(message[1], int)[0] == self._round
+        return ready

@@ -10,18 +10,28 @@ from typing import Literal
 import numpy as np
 
 from exarl.comm.codec import decode_arrays, encode_arrays
-from exarl.comm.messages import ANY, GRANT, SEND_STATE, STOP
+from exarl.comm.messages import (
+    LAST,
+    ActorState,
+    Grant,
+    Order,
+    SendState,
+    Tag,
+    decode,
+    encode,
+)
+from exarl.comm.transport import ANY
 from exarl.config import param
 from exarl.errors import ConfigError
 from exarl.training.actors import Tally
-from exarl.types import ACTOR_PHASES, Arrays, Block
+from exarl.training.process import Actor, Learner, RunOutcome, RunProcess
+from exarl.types import Arrays, Block, timed
 from exarl.workflows import sync
-from exarl.workflows.base import ExaWorkflow, Experiment
+from exarl.workflows.base import ExaWorkflow
 from exarl.workflows.block_source import PacedSource
-from exarl.workflows.lagging_loops import LaggingConfig, act, book_of, lead
+from exarl.workflows.lagging_loops import LaggingConfig, act, learn, tracker_of
 from exarl.workflows.pacer import Pacer
 
-ORDER_TAG, BLOCK_TAG, ANSWER_TAG = 1, 2, 3
 _CHECK_EVERY_S = 0.05
 
 
@@ -30,36 +40,37 @@ class AsyncConfig(LaggingConfig):
     """Parameters of the asynchronous workflow."""
 
     blocks_ahead: int = param(
-        1, "blocks an actor may begin before its last one has been trained", ge=0
+        1, "blocks that an actor may begin before its last one has been trained", ge=0
     )
     order: Literal["first_come", "round_robin"] = param(
-        "first_come", "which block is trained next: who came first, or each actor in turn"
+        "first_come",
+        "which block is trained next: the first that has come, or each actor's in turn",
     )
 
 
 class Async(ExaWorkflow):
-    """Actors act, learners learn, nobody waits for the slowest."""
+    """Actors act, learners learn, and none waits for the slowest."""
 
     Config = AsyncConfig
     many_learners = True
     lags = True
 
-    def ready(self, learner: Experiment) -> None:
-        check_actors(learner)
+    def ready(self, process: RunProcess) -> None:
+        check_actors(process)
 
-    def run(self, learner: Experiment) -> None:
-        if learner.layout.alone:
-            sync.lead(learner, sync.Alone(learner))  # one process takes turns: lag 0
-        elif learner.role.learns:
-            lead(learner, TwoSidedSource(learner, self.config), self.config.bounded)
-        else:
-            act(learner, TwoSidedSink(learner), self.config)
+    def learn(self, learner: Learner) -> RunOutcome:
+        if learner.actor is not None:
+            return sync.learn(learner, sync.actors_of(learner))  # one process takes turns: lag 0
+        return learn(learner, TwoSidedSource(learner, self.config), self.config.bounded)
+
+    def act(self, actor: Actor) -> RunOutcome:
+        return act(actor, TwoSidedSink(actor), self.config)
 
 
-def check_actors(learner: Experiment) -> None:
-    """ConfigError when a learner would never see a block: each has its own actors' alone."""
-    layout = learner.layout
-    if learner.role.rank == 0 and layout.learners > layout.actors:  # one line is enough
+def check_actors(process: RunProcess) -> None:
+    """ConfigError if a learner would never receive a block: it trains those of its own actors only."""
+    layout = process.layout
+    if process.role.rank == 0 and layout.learners > layout.actors:  # one line is enough
         raise ConfigError(
             f"learner_procs={layout.learners} needs at least as many actors, not {layout.actors}:"
             " messages bring a learner the blocks of its own actors only"
@@ -67,37 +78,37 @@ def check_actors(learner: Experiment) -> None:
 
 
 class TwoSidedSink:
-    """An actor's end of the messages. Orders that come while it acts wait for the block's end."""
+    """An actor's end of the messages. Orders that come while it acts wait until the block ends."""
 
-    def __init__(self, learner: Experiment) -> None:
-        assert learner.channel is not None and learner.role.group is not None
-        self._channel = learner.channel
-        self._agent = learner.agent
-        self._rollout = learner.rollout
-        self._codec = learner.codec
-        self._clock = learner.clock
-        self._learner = learner.layout.learner_of(learner.role.group)
-        self._newest: np.ndarray | None = None  # the last grant's message
+    def __init__(self, actor: Actor) -> None:
+        assert actor.channel is not None and actor.role.group is not None
+        self._channel = actor.channel
+        self._agent = actor.agent
+        self._rollout = actor.rollout
+        self._codec = actor.codec
+        self._clock = actor.clock
+        self._learner = actor.layout.learner_of(actor.role.group)
+        self._newest: tuple[int, np.ndarray] | None = None  # version and weights of the last grant
         self._grants = 0
         self._version = 0
         self._sent = 0
-        self._states_wanted = 0
+        self._asked: int | None = None  # the newest snapshot that wants a state
         self._stop = False
         self._checked = 0.0
 
-    def leave(self) -> int | None:
+    def wait_for_grant(self) -> int | None:
         self._read_orders()
         with self._clock.phase("wait"):
             while not self._grants and not self._stop:
                 self._answer()
-                self._obey(self._channel.receive(self._learner, ORDER_TAG)[1])
+                self._obey(self._channel.receive(self._learner, Tag.ORDER)[1])
         self._answer()
         if self._stop:
             return None
         self._grants -= 1
         if self._newest is not None:
-            self._version = int(self._newest[8:16].view(np.int64)[0])
-            self._agent.set_weights(self._newest[16:].view(np.float32))
+            self._version, weights = self._newest
+            self._agent.set_weights(weights.view(np.float32))
             self._newest = None
         return self._version
 
@@ -110,70 +121,68 @@ class TwoSidedSink:
 
     def put(self, block: Block) -> None:
         spent = self._clock.take()
-        for phase in ("wait", "send"):
-            block.seconds[ACTOR_PHASES.index(phase)] = spent.get(phase, 0.0)
-        with self._clock.phase("send"):
-            self._channel.post(self._codec.encode(block), self._learner, BLOCK_TAG)
+        block = timed(block, {phase: spent.get(phase, 0.0) for phase in ("wait", "send")})
         self._sent += 1
+        with self._clock.phase("send"):
+            message = self._codec.encode(block, self._channel.rank, self._sent)
+            self._channel.post(message, self._learner, Tag.BLOCK)
 
     def close(self, state: Arrays, tally: Tally) -> None:
-        self._send_state(STOP, state, tally.dropped)
+        self._send_state(LAST, state, tally.dropped)
 
     def _read_orders(self) -> None:
-        while (found := self._channel.poll(self._learner, ORDER_TAG)) is not None:
+        while (found := self._channel.poll(self._learner, Tag.ORDER)) is not None:
             self._obey(found[1])
 
     def _obey(self, message: np.ndarray) -> None:
-        order = int(message[:8].view(np.int64)[0])
-        if order == GRANT:
+        order, weights = decode(message, Order)
+        if isinstance(order, Grant):
             self._grants += 1
-            self._newest = message
-        elif order == SEND_STATE:
-            self._states_wanted += 1
+            self._newest = order.version, weights
+        elif isinstance(order, SendState):
+            self._asked = order.snapshot
         else:
             self._stop = True
 
     def _answer(self) -> None:
-        while self._states_wanted:
-            self._states_wanted -= 1
-            self._send_state(SEND_STATE, self._rollout.state(), 0)
+        if self._asked is not None:
+            self._send_state(self._asked, self._rollout.state(), 0)
+            self._asked = None
 
-    def _send_state(self, order: int, state: Arrays, dropped: int) -> None:
+    def _send_state(self, snapshot: int, state: Arrays, dropped: int) -> None:
         # One tag for all answers: the last one comes after all others, so none is left behind.
-        header = np.array([order, self._sent, dropped], np.int64).tobytes()
-        self._channel.post(header + encode_arrays(state), self._learner, ANSWER_TAG)
+        answer = encode(ActorState(snapshot, self._sent, dropped), encode_arrays(state))
+        self._channel.post(answer, self._learner, Tag.STATE)
 
 
 class TwoSidedSource(PacedSource):
     """A learner's end of the messages with the actors assigned to it."""
 
-    def __init__(self, learner: Experiment, config: AsyncConfig) -> None:
+    def __init__(self, learner: Learner, config: AsyncConfig) -> None:
         assert learner.channel is not None
         self._channel = learner.channel
         self._codec = learner.codec
         ranks = learner.layout.actor_ranks_of(learner.role.rank)
         lag, ahead = config.max_policy_lag, config.blocks_ahead
         pacer = Pacer(ranks, max_lag=lag, ahead=ahead, order=config.order)
-        super().__init__(ranks, pacer, book_of(learner, config.state_timeout))
+        super().__init__(ranks, pacer, tracker_of(learner, config.state_timeout))
 
     def publish(self, weights: Callable[[], np.ndarray], version: int, trained: int) -> None:
         ranks = self._pacer.grants(version)
         if ranks:
-            message = np.array([GRANT, version], np.int64).tobytes() + weights().tobytes()
+            message = encode(Grant(version), weights())
             for rank in ranks:
-                self._channel.post(message, rank, ORDER_TAG)
+                self._channel.post(message, rank, Tag.ORDER)
 
     def _receive_blocks(self) -> None:
-        while (found := self._channel.poll(ANY, BLOCK_TAG)) is not None:
+        while (found := self._channel.poll(ANY, Tag.BLOCK)) is not None:
             self._arrived(found[0], self._codec.decode(found[1]))
 
     def _receive_answers(self) -> None:
-        while (found := self._channel.poll(ANY, ANSWER_TAG)) is not None:
-            rank, message = found
-            order, sent, dropped = message[:24].view(np.int64).tolist()
-            self._answered(rank, order, sent, dropped, decode_arrays(message[24:]))
+        while (found := self._channel.poll(ANY, Tag.STATE)) is not None:
+            answer, states = decode(found[1], ActorState)
+            self._answered(found[0], answer, decode_arrays(states))
 
-    def _order_all(self, order: int) -> None:
-        header = np.array([order, 0], np.int64).tobytes()
+    def _order_all(self, order: Order) -> None:
         for rank in self._ranks:
-            self._channel.post(header, rank, ORDER_TAG)
+            self._channel.post(encode(order), rank, Tag.ORDER)

@@ -1,56 +1,20 @@
-"""What a workflow is given and what it must do."""
+"""What a workflow must do."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from typing import Any, Protocol
+from typing import Any
 
-from exarl.acting.rollout import Rollout
-from exarl.agents.base import ExaAgent, NoParameters
-from exarl.comm.codec import BlockCodec
-from exarl.comm.layout import Layout, Role
-from exarl.comm.mpi import Channel
-from exarl.comm.team import LearnerTeam
+from exarl.agents.base import NoParameters
 from exarl.config import LearnerConfig
-from exarl.envs.spaces import SpaceAdapter
-from exarl.records.clock import Clock
-from exarl.records.directory import RunDirectory
-from exarl.records.signals import StopSignals
-from exarl.training.actors import Crew
-from exarl.training.loop import LearningLoop
-from exarl.types import Arrays, Block
+from exarl.errors import ConfigError
+from exarl.training.process import Actor, Learner, RunOutcome, RunProcess
 
 
-class Experiment(Protocol):
-    """The run as a workflow sees it (``exarl.ExaLearner`` is one).
+class ExaWorkflow:
+    """Decides who runs the rollout, how a block travels and when weights return.
 
-    ``rollout`` exists on actors, ``loop`` on learners, ``channel`` between several ranks.
+    A workflow implements ``learn`` and, unless it runs on ``one_rank``, ``act``.
     """
-
-    config: LearnerConfig
-    layout: Layout
-    role: Role
-    agent: ExaAgent
-    channel: Channel | None
-    fresh: bool
-    crew: Crew | None  # actors of a learner that hires them
-    players: Any  # the communicator of learners and actors, without the groups' other members
-    team: LearnerTeam | None
-    codec: BlockCodec
-    envs: list[Any]  # this rank's environments
-    adapter: SpaceAdapter  # of them
-    run_directory: RunDirectory
-    rollout: Rollout
-    loop: LearningLoop
-    clock: Clock
-    signals: StopSignals
-    backlog: list[Block]  # blocks a resumed run had not trained yet
-    states: Arrays  # of a resumed run's environments, on a learner
-    missing_actors: int  # actors that did not answer when told to stop
-
-
-class ExaWorkflow(ABC):
-    """Says who runs the rollout, how a block travels and when weights return."""
 
     Config: type = NoParameters
     many_learners: bool = False
@@ -67,14 +31,31 @@ class ExaWorkflow(ABC):
     def __init__(self, config: Any = None) -> None:
         self.config = config
 
-    def ready(self, learner: Experiment) -> None:  # noqa: B027 - most have nothing to refuse
-        """Refuse what cannot be run, by a ConfigError, and make what all ranks make together:
-        ``learner`` has its environments and an acting agent, and nothing has been written yet."""
+    def check(self, run: LearnerConfig, ranks: int) -> None:
+        """Raise ConfigError if a run with these parameters on ``ranks`` ranks cannot use it."""
+        if self.one_rank and ranks > 1:
+            raise ConfigError(f"workflow '{run.workflow}' runs on one rank, not on {ranks}")
+        if run.learner_procs > 1 and not self.many_learners:
+            raise ConfigError(f"workflow '{run.workflow}' has one learner: learner_procs must be 1")
 
-    @abstractmethod
-    def run(self, learner: Experiment) -> None:
-        """Play this rank's role until the learner's loop is finished.
+    def ready(self, process: RunProcess) -> None:
+        """Raise ConfigError for what cannot run here, and make what all processes make together.
 
-        Called on every learner and actor; the other members of environment groups are served
-        elsewhere. What raises here ends the whole job.
+        Called when ``process`` has its environments and an acting agent, before anything is written.
         """
+
+    def run(self, process: Actor | Learner) -> RunOutcome | None:
+        """Play the part of ``process`` until the run stops; by default ``learn`` or ``act``.
+
+        Called on every learner and actor; the other members of environment groups serve their actor
+        elsewhere. What it raises ends the whole job.
+        """
+        return self.learn(process) if isinstance(process, Learner) else self.act(process)
+
+    def learn(self, learner: Learner) -> RunOutcome | None:
+        """The part of a learner, which acts as well where ``learner.actor`` is given."""
+        raise NotImplementedError
+
+    def act(self, actor: Actor) -> RunOutcome | None:
+        """The part of a process that only acts."""
+        raise NotImplementedError

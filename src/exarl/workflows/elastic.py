@@ -1,8 +1,8 @@
 """The elastic workflow: actors that may die and join, on a Ray cluster.
 
-The learner asks each actor for blocks, a few at a time, and hands the newest weights along; both
-travel through Ray's object store. An actor that is lost is replaced by one with a new number, and so
-with random streams of its own: nothing is acted twice.
+The learner asks each actor for blocks, a few at a time, and passes the newest weights; both travel
+through Ray's object store. A lost actor is replaced by one with a new number, and so with random
+streams of its own: nothing is acted twice.
 """
 
 from __future__ import annotations
@@ -13,30 +13,30 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from exarl.comm.codec import decode_arrays
-from exarl.comm.messages import SEND_STATE, STOP
+from exarl.comm.messages import LAST, ActorState, Order, SendState, decode
 from exarl.config import param
 from exarl.errors import EnvironmentFailure
-from exarl.training.actors import BLOCK, GOODBYE, LOST, READY, Word
-from exarl.training.snapshot import Snapshot, StateBook, states_of
+from exarl.training.actors import BLOCK, LOST, READY, ActorEvent, Tally
+from exarl.training.process import Learner, RunOutcome
+from exarl.training.snapshot import Snapshot, SnapshotTracker, states_of
 from exarl.types import FAILURES, Arrays, Block
 from exarl.workflows import sync
 from exarl.workflows.async_workflow import AsyncConfig
-from exarl.workflows.base import ExaWorkflow, Experiment
+from exarl.workflows.base import ExaWorkflow
 from exarl.workflows.block_source import PacedSource
-from exarl.workflows.lagging_loops import lead
+from exarl.workflows.lagging_loops import learn
 from exarl.workflows.pacer import Pacer
 
 log = logging.getLogger(__name__)
 
 LOOK_EVERY_S = 2.0
-"""How often the learner looks whether machines have joined."""
+"""Seconds between two looks whether machines have joined."""
 PATIENT_S = 15.0
-"""Seconds until it says that actors wait for room."""
+"""Seconds until the learner reports that actors wait for room."""
 MADE = "actors_made"
 """Under this name a checkpoint keeps the first number that no actor of a learner has had."""
 
@@ -54,11 +54,11 @@ class ElasticConfig(AsyncConfig):
     ignore_worker_failures: bool = param(
         True, "an actor that is lost is replaced, and counted; false: it ends the run"
     )
-    actor_cpus: float = param(1.0, "CPUs that Ray sets aside for an actor", ge=0)
-    actor_gpus: float = param(0.0, "GPUs for an actor, for simulations on them", ge=0)
-    learner_cpus: float = param(1.0, "CPUs for a learner", ge=0)
+    actor_cpus: float = param(1.0, "CPUs that Ray reserves for each actor", ge=0)
+    actor_gpus: float = param(0.0, "GPUs for each actor, for simulations on them", ge=0)
+    learner_cpus: float = param(1.0, "CPUs for each learner", ge=0)
     learner_gpus: float | None = param(
-        None, "GPUs for a learner; null: one if the cluster has one for each", ge=0
+        None, "GPUs for each learner; null: one if the cluster has one for each", ge=0
     )
     learner_restarts: int = param(
         3,
@@ -79,20 +79,18 @@ class Elastic(ExaWorkflow):
     hosted = True
     lags = True
 
-    def run(self, learner: Experiment) -> None:
-        if learner.layout.alone:
-            sync.lead(learner, sync.Alone(learner))  # --serial: one process takes turns
-        else:
-            source = HiredSource(learner, self.config)
-            lead(learner, source, self.config.bounded)
+    def learn(self, learner: Learner) -> RunOutcome:
+        if learner.actor is not None:
+            return sync.learn(learner, sync.actors_of(learner))  # --serial: one process takes turns
+        return learn(learner, HiredSource(learner, self.config), self.config.bounded)
 
 
 class HiredSource(PacedSource):
-    """A learner's end: hires actors, asks them for blocks, and replaces those that are lost."""
+    """A learner's end: starts actors, asks them for blocks, and replaces those that are lost."""
 
-    def __init__(self, learner: Experiment, config: ElasticConfig) -> None:
-        assert learner.crew is not None
-        self._crew = learner.crew
+    def __init__(self, learner: Learner, config: ElasticConfig) -> None:
+        assert learner.actor_pool is not None
+        self._pool = learner.actor_pool
         self._codec = learner.codec
         self._clock = learner.clock
         self._config = config
@@ -106,16 +104,17 @@ class HiredSource(PacedSource):
             max_lag=config.max_policy_lag,
             ahead=config.blocks_ahead,
             order=config.order,
-            most=max(1, int(config.store_share * self._crew.store() / block / self._learners)),
+            most=max(1, int(config.store_share * self._pool.store() / block / self._learners)),
         )
-        super().__init__([], pacer, StateBook(config.state_timeout))
-        self._offer: tuple[Any, int] | None = (
-            None  # where the newest weights are, and their version
-        )
+        super().__init__([], pacer, SnapshotTracker(config.state_timeout))
+        # A reference to the newest weights, and their version.
+        self._offer: tuple[object, int] | None = None
         self._hired: dict[int, float] = {}  # actors not yet ready, and since when
-        self._futile: dict[int, int] = {}  # actors without a block yet: losses in a row before them
-        self._failures: list[list[int]] = []  # lost actors' environments, for the next block
-        self._orphans: list[Block] = []  # of actors lost while a snapshot is under way
+        self._futile: dict[int, int] = {}  # by actor without a block yet: losses in a row before it
+        self._failures: list[list[int]] = []  # of lost actors' environments, for the next block
+        self._early: dict[
+            int, dict[int, Block]
+        ] = {}  # by actor and number: others come before them
         self._looked = time.monotonic()
         self._said_waiting = False
         self._next = self._index
@@ -124,7 +123,7 @@ class HiredSource(PacedSource):
     # -- hiring -----------------------------------------------------------------------------------
 
     def _hire_first(self, states: Arrays) -> None:
-        """Those whose environments a checkpoint knows, then new ones."""
+        """Start the actors whose environments are in a checkpoint, then new ones."""
         made = max((int(a) for name, a in states.items() if name.startswith(MADE)), default=0)
         known = {int(name.partition("/")[0]) // self._width for name in states if "/" in name}
         mine = sorted(actor for actor in known if actor % self._learners == self._index)
@@ -138,7 +137,7 @@ class HiredSource(PacedSource):
 
     def _wanted(self) -> int:
         """How many actors this learner should have."""
-        whole = self._config.n_actors or self._crew.room()
+        whole = self._config.n_actors or self._pool.room()
         return share_of(whole, self._index, self._learners)
 
     def _hire_more(self, wanted: int, futile: int = 0) -> None:
@@ -149,11 +148,11 @@ class HiredSource(PacedSource):
     def _hire(self, actor: int, states: Arrays, futile: int = 0) -> None:
         self._hired[actor] = time.monotonic()
         self._futile[actor] = futile
-        self._book.told(actor, states)
-        self._crew.hire(actor, states)
+        self._tracker.start(actor, states)
+        self._pool.hire(actor, states)
 
     def _look_around(self) -> None:
-        """Machines may have joined; actors may wait for room."""
+        """Start more actors if machines have joined; report actors that wait for room."""
         now = time.monotonic()
         if self._stopping or now - self._looked < LOOK_EVERY_S:
             return
@@ -168,25 +167,23 @@ class HiredSource(PacedSource):
                 f" cluster (each needs {self._config.actor_cpus:g} CPUs)"
             )
 
-    # -- what is heard of actors ------------------------------------------------------------------
+    # -- the actors' events -----------------------------------------------------------------------
 
     def _receive_blocks(self) -> None:
         joined = False
-        while self._crew.words:
-            word = self._crew.words.popleft()
-            if word.kind == READY:
-                joined |= self._join(word.actor)
-            elif word.kind == LOST:
-                self._lose(word)
-            elif word.actor not in self._ranks:
-                continue  # the last words of one that is lost
-            elif word.kind == BLOCK:
-                self._got(word)
+        while self._pool.events:
+            event = self._pool.events.popleft()
+            if event.kind == READY:
+                joined |= self._join(event.actor)
+            elif event.kind == LOST:
+                self._lose(event)
+            elif event.actor not in self._ranks:
+                continue  # from an actor that is lost
+            elif event.kind == BLOCK:
+                self._got(event)
             else:
-                order = STOP if word.kind == GOODBYE else SEND_STATE
-                state = np.frombuffer(word.payload, np.uint8)
-                sent, dropped = state[:16].view(np.int64).tolist()
-                self._answered(word.actor, order, sent, dropped, decode_arrays(state[16:]))
+                answer, states = decode(event.payload, ActorState)
+                self._answered(event.actor, answer, decode_arrays(states))
         self._look_around()
         if joined and self._offer is not None:
             self._grant()
@@ -196,90 +193,96 @@ class HiredSource(PacedSource):
             return False
         self._ranks.append(actor)
         self._inbox[actor] = deque()
-        self._received[actor] = self._dropped[actor] = self._asked[actor] = 0
+        self._received[actor] = self._dropped[actor] = 0
+        self._early[actor] = {}
         self._pacer.join(actor)
-        if self._record is not None:
-            self._record[actor] = []
-            self._book.ask([actor])
-            self._asked[actor] = 1
-            self._crew.ask_state(actor, last=False)
+        if self._tracker.under_way:
+            self._tracker.ask(actor)
+            self._pool.ask_state(actor, self._tracker.number)
         return True
 
-    def _got(self, word: Word) -> None:
-        if not word.payload:
-            return  # given up, since all was to stop
-        number = int.from_bytes(word.payload[:8], "little")
-        assert number == self._received[word.actor] + 1, "a block came twice, or out of turn"
-        block = self._codec.decode(np.frombuffer(word.payload, np.uint8)[8:])
+    def _got(self, event: ActorEvent) -> None:
+        if not event.payload:
+            return  # abandoned, since the run stops
+        head, block = self._codec.decode_numbered(event.payload)
+        # Ray does not promise to deliver results in the order of the calls: a block that it inlines
+        # in its reply can overtake a larger one that has to be fetched from the object store.
+        early = self._early[event.actor]
+        early[head.number] = block
+        while (following := early.pop(self._received[event.actor] + 1, None)) is not None:
+            self._accept(event.actor, following)
+
+    def _accept(self, actor: int, block: Block) -> None:
         if self._failures:
             failures = np.concatenate([block.failures, np.array(self._failures, np.int64)])
             restarts = block.restarts + len(self._failures)
             block = dataclasses.replace(block, failures=failures, restarts=restarts)
             self._failures = []
-        self._futile[word.actor] = 0
-        self._arrived(word.actor, block)
+        self._futile[actor] = 0
+        self._arrived(actor, block)
 
-    def _lose(self, word: Word) -> None:
-        actor = word.actor
+    def _lose(self, event: ActorEvent) -> None:
+        actor = event.actor
         if actor in self._ranks:
             self._ranks.remove(actor)
-            self._dropped[actor] += self._pacer.leave(actor)
-            self._sent.pop(actor, None)
-            if self._record is not None:
-                self._orphans += self._record.pop(actor)
+            self._dropped[actor] += self._pacer.remove(actor)
+            del self._early[actor]
         elif self._hired.pop(actor, None) is None:
             return  # known already
-        self._book.forget(actor)
-        self._crew.dismiss(actor)
+        self._tracker.remove(actor)
+        self._pool.dismiss(actor)
         if self._stopping:
             return
         futile = self._futile.pop(actor) + 1
-        log.warning("actor %d was lost: %s", actor, word.error)
+        log.warning("actor %d was lost: %s", actor, event.error)
         if not self._config.ignore_worker_failures:
-            raise EnvironmentFailure(f"actor {actor} was lost: {word.error}", "crash")
+            raise EnvironmentFailure(f"actor {actor} was lost: {event.error}", "crash")
         if futile > self._most_failures:
             raise EnvironmentFailure(
                 f"{futile} actors in a row were lost before their first block; the last one:"
-                f" {word.error}",
+                f" {event.error}",
                 "crash",
             )
         kinds = [int(kind == "crash") for kind in FAILURES]
         self._failures += [[actor * self._width + i, *kinds] for i in range(self._width)]
-        self._note(f"actor {actor} was lost ({word.error}); actor {self._next} takes its place")
+        self._note(f"actor {actor} was lost ({event.error}); actor {self._next} takes its place")
         self._hire_more(self._wanted(), futile)
 
-    # -- what the learner asks --------------------------------------------------------------------
+    # -- the learner's orders ---------------------------------------------------------------------
 
     def publish(self, weights: Callable[[], np.ndarray], version: int, trained: int) -> None:
         vector = weights()
         with self._clock.phase("send"):
-            self._offer = self._crew.put(vector.tobytes()), version
+            self._offer = self._pool.put(vector.tobytes()), version
             self._grant()
 
     def _grant(self) -> None:
         assert self._offer is not None
         weights, version = self._offer
         for actor in self._pacer.grants(version):
-            self._crew.roll(actor, weights, version)
+            self._pool.roll(actor, weights, version)
 
     def states(self) -> Snapshot | None:
         found = super().states()
-        if found is None:
-            return None
-        orphans, self._orphans = self._orphans, []
-        return dataclasses.replace(found, pending=found.pending + orphans)
+        return None if found is None else self._with_next_number(found)
 
-    def _order_all(self, order: int) -> None:
+    def stop(self, patience: float | None) -> tuple[Snapshot, Tally]:
+        last, tally = super().stop(patience)
+        return self._with_next_number(last), tally
+
+    def _order_all(self, order: Order) -> None:
+        snapshot = order.snapshot if isinstance(order, SendState) else LAST
         for actor in self._ranks:
-            if order == STOP:
-                self._crew.stop(actor)
-            self._crew.ask_state(actor, last=order == STOP)
+            if snapshot == LAST:
+                self._pool.stop(actor)
+            self._pool.ask_state(actor, snapshot)
 
     def _receive_answers(self) -> None:
         self._receive_blocks()
 
-    def _envs(self) -> Arrays:
-        return {**super()._envs(), f"{MADE}_{self._index}": np.array(self._next)}
+    def _with_next_number(self, found: Snapshot) -> Snapshot:
+        made = {f"{MADE}_{self._index}": np.array(self._next)}
+        return dataclasses.replace(found, envs={**found.envs, **made})
 
 
 def share_of(actors: int, learner: int, learners: int) -> int:

@@ -2,40 +2,66 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import partial
+from typing import NamedTuple, TypeAlias
 
-from exarl.agents import compiled
-from exarl.agents.compiled import jax, jnp
-from exarl.agents.learned import Learned
+import numpy as np
+
+from exarl.agents import device_replay
+from exarl.agents.agent import NetworkAgent
+from exarl.agents.algorithm import (
+    Acting,
+    Algorithm,
+    AlgorithmConfig,
+    AnyBlock,
+    Hyper,
+    Memory,
+    TrainState,
+)
+from exarl.agents.compiled import cond, jax, jnp, orders, to_device
+from exarl.agents.device_replay import Store
+from exarl.agents.engine import Engine
+from exarl.agents.normalizers import Normalizers
+from exarl.agents.offpolicy import OffPolicyConfig, beta_after
+from exarl.agents.policy import acting_with, by_part, forward, recalled
 from exarl.envs.device import DeviceEnvs, World
+from exarl.learning.normalise import Moments
+from exarl.types import Array, Metrics, Params, PyTree
+
+jax.tree_util.register_dataclass(Moments, ["count", "mean", "squares"], [])
 
 
 class Carry(NamedTuple):
-    """All that an iteration leaves to the next."""
+    """All that an iteration hands to the next."""
 
-    learned: Any  # the agent's learning half
-    moments: Any  # of its normalisers
+    train: TrainState
+    replay: Store | None
+    moments: tuple[Moments, Moments]  # of the normalisers
     world: World
-    memory: dict[str, Any]  # of the policy, [B, ...]
-    returns: Any  # [B], discounted, for the normalisation of rewards
-    window: Any  # returns and lengths of the last episodes, newest first; NaN: none yet
-    key: Any
+    memory: Memory  # of the policy, [B, ...]
+    returns: Array  # [B], discounted, for the normalisation of rewards
+    window: Array  # returns and lengths of the last episodes, newest first; NaN: none yet
+    key: Array
 
 
-class Found(NamedTuple):
-    """What the host is told of an iteration."""
+Rolling: TypeAlias = tuple[World, Memory, Array]
+"""What changes from step to step: environments, the policy's memory, discounted returns."""
 
-    metrics: dict[str, Any]
-    episodes: Any  # how many have ended
-    returns: Any  # [W] of the newest of them, newest first; NaN: none
-    lengths: Any
-    mean: Any  # over the window: return and length
-    finite: Any  # whether all observations and rewards were
-    sound: Any  # whether the policy's weights are finite
+
+class IterationReport(NamedTuple):
+    """What the host reads of an iteration."""
+
+    metrics: Metrics
+    episodes: Array  # how many have ended
+    returns: Array  # [W] of the newest of them, newest first; NaN: none
+    lengths: Array
+    mean: Array  # over the window: return and length
+    finite: Array  # whether all observations and rewards were
+    sound: Array  # whether the policy's weights are finite
 
 
 @jax.tree_util.register_dataclass
@@ -43,112 +69,163 @@ class Found(NamedTuple):
 class Trajectory:
     """A block's arrays within the program."""
 
-    observations: Any  # [T + 1, B, ...]
-    following: Any  # [T, B, ...], where each step truly led
-    actions: Any
-    rewards: Any
-    terminated: Any
-    truncated: Any
-    recorded: Mapping[str, Any]
+    observations: Array  # [T + 1, B, ...]
+    following: Array  # [T, B, ...], where each step truly led
+    actions: Array
+    rewards: Array
+    terminated: Array
+    truncated: Array
+    recorded: Mapping[str, Array]
 
     @property
     def steps(self) -> int:
         return int(self.rewards.size)
 
     @property
-    def ended(self) -> Any:
+    def ended(self) -> Array:
         return self.terminated | self.truncated
 
-    def next_observations(self) -> Any:
+    def next_observations(self) -> Array:
         return self.following
 
 
-class Draws:
+class KeyedNoise:
     """Random numbers for all environments, of one key."""
 
-    def __init__(self, key: Any, width: int) -> None:
+    def __init__(self, key: Array, width: int) -> None:
         self._key, self._width = key, width
 
-    def uniform(self, count: int) -> Any:
+    def uniform(self, count: int) -> Array:
         self._key, key = jax.random.split(self._key)
         return jax.random.uniform(key, (self._width, count))
 
-    def normal(self, count: int) -> Any:
+    def normal(self, count: int) -> Array:
         self._key, key = jax.random.split(self._key)
         return jax.random.normal(key, (self._width, count))
 
 
 @dataclass(frozen=True)
-class Program:
-    """An agent in many environments; ``start`` and ``iterate`` are pure functions of arrays."""
+class FusedProgram:
+    """An algorithm in many environments; ``start`` and ``iterate`` are pure functions of arrays.
 
-    agent: Learned
+    Both take ``swept``: parameters that take the place of those in ``hyper``.
+    """
+
+    algorithm: Algorithm[AlgorithmConfig]
+    hyper: Hyper
+    recorded: tuple[str, ...]  # what a block carries beside actions
     envs: DeviceEnvs
     n_envs: int
     block_steps: int
     window: int
 
-    def start(self, params: Any, seed: Any, parameters: Mapping[str, Any]) -> Carry:
+    @classmethod
+    def of(
+        cls,
+        agent: NetworkAgent[AlgorithmConfig],
+        envs: DeviceEnvs,
+        n_envs: int,
+        steps: int,
+        window: int,
+    ) -> FusedProgram:
+        algorithm = agent.algorithm
+        if hasattr(algorithm.config, "vtrace"):  # nothing lags
+            fresh = dataclasses.replace(algorithm.config, vtrace=False)  # type: ignore[call-arg]
+            algorithm = dataclasses.replace(algorithm, config=fresh)
+        return cls(algorithm, agent.hyper, tuple(agent.recorded), envs, n_envs, steps, window)
+
+    def start(self, params: Params, seed: Array, swept: Hyper) -> Carry:
         """Before the first iteration; the networks begin with ``params``."""
-        agent = with_parameters(self.agent, parameters)
-        learned, moments = agent.first_state(compiled, params), agent.moments()
+        hyper, algorithm, normalizers = {**self.hyper, **swept}, self.algorithm, self._normalizers
+        moments = jax.tree.map(jnp.float32, normalizers.first())
+        norm = normalizers.norm(np, normalizers.first())
         begun, key = jax.random.split(jax.random.key(seed))
-        memory = {n: jnp.zeros((self.n_envs, *s.shape), s.dtype) for n, s in agent.memory.items()}
-        nothing = jnp.full((2, self.window), jnp.nan, jnp.float32)
-        world = self.envs.begin(begun, self.n_envs)
-        returns = jnp.zeros(self.n_envs, jnp.float32)
-        carry = Carry(learned, moments, world, memory, returns, nothing, jax.random.key_data(key))
-        block = jax.eval_shape(lambda: self._roll(agent, carry, jnp.float32(0), key)[1])
-        learned = agent.equipped(compiled, learned, block)
-        return Carry(*compiled.to_device(carry._replace(learned=learned)))
+        carry = Carry(
+            train=Engine(algorithm).init(hyper, params, norm),
+            replay=None,
+            moments=moments,
+            world=self.envs.begin(begun, self.n_envs),
+            memory={
+                n: jnp.zeros((self.n_envs, *s.shape), s.dtype) for n, s in algorithm.memory.items()
+            },
+            returns=jnp.zeros(self.n_envs, jnp.float32),
+            window=jnp.full((2, self.window), jnp.nan, jnp.float32),
+            key=jax.random.key_data(key),
+        )
+        block = jax.eval_shape(lambda: self._roll(hyper, carry, jnp.float32(0), key)[1])
+        carry = carry._replace(replay=with_replay(algorithm, hyper, block))
+        return Carry(*to_device(carry))
 
-    def iterate(self, carry: Carry, steps: Any, parameters: Mapping[str, Any]) -> Any:
-        """Roll ``block_steps`` steps in every environment and learn from them: Carry and Found.
+    def iterate(self, carry: Carry, steps: Array, swept: Hyper) -> tuple[Carry, IterationReport]:
+        """Roll ``block_steps`` steps in every environment and learn from them.
 
-        ``steps`` counts those made before; ``parameters`` take the place of the agent's own.
+        ``steps`` counts those made before.
         """
-        agent = with_parameters(self.agent, parameters)
-        key = jax.random.wrap_key_data(carry.key)
+        hyper, algorithm = {**self.hyper, **swept}, self.algorithm
+        key = jax.random.wrap_key_data(jnp.asarray(carry.key))
         key, rolling, learning = jax.random.split(key, 3)
-        carry, block, ends = self._roll(agent, carry, steps, rolling)
-        learned, moments = agent.followed(jnp, carry.learned, carry.moments, block)
+        carry, block, ends = self._roll(hyper, carry, steps, rolling)
+        carry = self._update_normalizers(carry, block)
         made = steps + block.steps
-        learned, metrics = agent.fused(compiled, learned, block, made, learning)
+        train, replay, metrics = learn(
+            Engine(algorithm), hyper, carry.train, carry.replay, block, made, learning
+        )
         fresh = newest(block.ended, ends, self.window)
         window = merged(fresh, carry.window)
         finite = jnp.isfinite(block.rewards).all()
         if jnp.issubdtype(block.observations.dtype, jnp.floating):
             finite &= jnp.isfinite(block.following).all()
-        found = Found(
-            {**metrics, **agent.schedules(made, jnp)},
+        acting = algorithm.acting_params(train.params, train.target)
+        report = IterationReport(
+            {**metrics, **algorithm.schedules(jnp, hyper, made)},
             block.ended.sum(),
             *fresh,
             jnp.nanmean(window, 1),
             finite,
-            jnp.stack([jnp.isfinite(a).all() for a in agent.shown(learned).values()]).all(),
+            jnp.stack([jnp.isfinite(a).all() for a in acting.values()]).all(),
         )
         key = jax.random.key_data(key)
-        return carry._replace(learned=learned, moments=moments, window=window, key=key), found
+        return carry._replace(train=train, replay=replay, window=window, key=key), report
 
-    def _acting(self, agent: Learned, carry: Carry, steps: Any) -> Any:
-        now = {f"now/{name}": value for name, value in agent.schedules(steps, jnp).items()}
-        norm = {}
-        if agent.config.normalize_observations:
-            stored = carry.learned["norm"]
-            norm = {"norm/mean": stored["mean"], "norm/std": stored["std"]}
-        return agent.by_part({**agent.shown(carry.learned), **norm, **now})
+    @property
+    def _normalizers(self) -> Normalizers:
+        return Normalizers.of(self.algorithm.config, self.algorithm.spec.observation)
 
-    def _roll(self, agent: Learned, carry: Carry, steps: Any, key: Any) -> Any:
+    def _update_normalizers(self, carry: Carry, block: Trajectory) -> Carry:
+        normalizers = self._normalizers
+        if not normalizers.used:
+            return carry
+        sums = normalizers.sums(jnp, carry.moments, block)
+        moments = normalizers.after(jnp, carry.moments, sums)
+        train = carry.train._replace(norm=normalizers.norm(jnp, moments))
+        return carry._replace(train=train, moments=moments)
+
+    def _acting(self, hyper: Hyper, train: TrainState, steps: Array) -> Acting:
+        algorithm = self.algorithm
+        now = algorithm.schedules(jnp, hyper, steps)
+        norm = {f"norm/{name}": train.norm[name] for name in ("mean", "std") if name in train.norm}
+        shown = algorithm.acting_params(train.params, train.target)
+        arrays = {**shown, **norm, **{f"now/{name}": value for name, value in now.items()}}
+        parts = by_part(algorithm.acts_with, arrays)
+        run = partial(forward, algorithm.networks, bool(recalled(algorithm)), jnp, parts)
+        return acting_with(jnp, run, parts)
+
+    def _roll(
+        self, hyper: Hyper, carry: Carry, steps: Array, key: Array
+    ) -> tuple[Carry, Trajectory, tuple[Array, Array]]:
         """The carry after ``block_steps`` steps of all environments, their block, and at each step
         the episode's return and length so far."""
+        algorithm = self.algorithm
+        acting = self._acting(hyper, carry.train, steps)
+        discount = hyper["gamma"] if algorithm.config.normalize_rewards else None
 
-        def step(state: Any, key: Any) -> Any:
+        def step(state: Rolling, key: Array) -> tuple[Rolling, PyTree]:
             world, memory, returns = state
             drawn, stepping = jax.random.split(key)
-            rng = Draws(drawn, self.n_envs)
+            rng = KeyedNoise(drawn, self.n_envs)
             seen = world.observation
-            actions, recorded, after = agent.act(jnp, acting, seen, rng, memory)
-            recorded |= {f"memory/{n}": memory[n] for n in memory if f"memory/{n}" in wanted}
+            actions, recorded, after = algorithm.act(jnp, hyper, acting, seen, rng, memory)
+            recorded |= {f"memory/{n}": memory[n] for n in memory if f"memory/{n}" in self.recorded}
             world, outcome = self.envs.step(world, actions, stepping)
             ended = outcome.terminated | outcome.truncated
             memory = {n: _zeroed(ended, a) for n, a in {**memory, **after}.items()}
@@ -158,8 +235,6 @@ class Program:
                 returns = _zeroed(ended, returns)
             return (world, memory, returns), (seen, actions, outcome, recorded)
 
-        acting = self._acting(agent, carry, steps)
-        wanted, discount = agent.recorded, agent.return_discount
         keys = jax.random.split(key, self.block_steps)
         begun = (carry.world, carry.memory, carry.returns)
         (world, memory, returns), (seen, actions, outcome, recorded) = jax.lax.scan(
@@ -178,7 +253,57 @@ class Program:
         return carry, block, (outcome.total, outcome.length)
 
 
-def newest(ended: Any, ends: tuple[Any, Any], count: int) -> tuple[Any, Any]:
+def with_replay(
+    algorithm: Algorithm[AlgorithmConfig], hyper: Hyper, block: AnyBlock
+) -> Store | None:
+    """An empty replay for rows of blocks like this one, if the algorithm learns from one."""
+    cfg = algorithm.config
+    if not isinstance(cfg, OffPolicyConfig):
+        return None
+    like = jax.eval_shape(lambda block: algorithm.rows(jnp, hyper, block), block)
+    return device_replay.empty(cfg.replay_capacity, like, cfg.priority_scale, seed=0)
+
+
+def learn(
+    engine: Engine,
+    hyper: Hyper,
+    state: TrainState,
+    store: Store | None,
+    block: AnyBlock,
+    made: Array,
+    key: Array,
+) -> tuple[TrainState, Store | None, Metrics]:
+    """The updates of a block that stays on the device; ``made`` counts all steps, these included."""
+    algorithm, cfg = engine.algorithm, engine.algorithm.config
+    rows = algorithm.rows(jnp, hyper, block)
+    updates = algorithm.n_updates(block.steps, sys.maxsize)
+    if store is None or not isinstance(cfg, OffPolicyConfig):
+        passes, count = algorithm.passes(rows)
+        if passes:
+            rows = {**rows, "index": algorithm.split(orders(key, passes, count))}
+        state, metrics = engine.run_block(hyper, state, rows, updates)
+        return state, None, metrics
+    filled = device_replay.added(store, rows)
+    first = jax.random.randint(key, (), 0, 2**30)  # of the numbers that the draws follow from
+    beta = beta_after(jnp, cfg, hyper, made * cfg.updates_per_step)
+
+    def train() -> tuple[TrainState, tuple[Array | None, Array | None], Metrics]:
+        trained, rated, metrics = engine.run_from_store(
+            hyper, state, filled, cfg.batch_size, first, beta, updates
+        )
+        return trained, (rated.mass, rated.largest), metrics
+
+    def wait() -> tuple[TrainState, tuple[Array | None, Array | None], Metrics]:
+        *_, nothing = jax.eval_shape(train)
+        nan = jax.tree.map(lambda a: jnp.full(a.shape, np.nan, a.dtype), nothing)
+        return state, (filled.mass, filled.largest), nan
+
+    started = made >= max(cfg.learning_starts, 1)
+    state, (mass, largest), metrics = cond(started, train, wait)
+    return state, filled._replace(mass=mass, largest=largest), metrics
+
+
+def newest(ended: Array, ends: tuple[Array, Array], count: int) -> tuple[Array, Array]:
     """Of arrays [T, B], what stands where episodes ended: the newest ``count``, newest first."""
     backwards = ended.reshape(-1)[::-1]
     count = min(count, backwards.size)
@@ -190,23 +315,12 @@ def newest(ended: Any, ends: tuple[Any, Any], count: int) -> tuple[Any, Any]:
     return returns, lengths
 
 
-def merged(fresh: tuple[Any, Any], window: Any) -> Any:
+def merged(fresh: tuple[Array, Array], window: Array) -> Array:
     """The window [2, W] after newer episodes, newest first."""
     both = jnp.concatenate([jnp.stack(fresh), window], 1)
     order = jnp.argsort(jnp.isnan(both[0]), stable=True)[: window.shape[1]]
     return both[:, order]
 
 
-def with_parameters(agent: Learned, parameters: Mapping[str, Any]) -> Learned:
-    """The agent with some of its parameters replaced, by numbers or by arrays being compiled."""
-    if not parameters:
-        return agent
-    other = copy.copy(agent)
-    other.config = dataclasses.replace(agent.config, **parameters)
-    if other.return_discount is not None:
-        other.return_discount = other.config.gamma
-    return other
-
-
-def _zeroed(where: Any, array: Any) -> Any:
+def _zeroed(where: Array, array: Array) -> Array:
     return jnp.where(where.reshape(-1, *[1] * (array.ndim - 1)), 0, array)

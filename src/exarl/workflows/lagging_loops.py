@@ -1,8 +1,8 @@
-"""What the asynchronous workflows share: an actor's loop, a learner's loop, and what lies between.
+"""What the asynchronous workflows share: the loop of an actor and the loop of a learner.
 
-An actor never waits for other actors: it acts while it has leave, puts each block into its ``Sink``
-and takes newer weights when they have come. A learner takes blocks from its ``Source``, trains, and
-publishes. How the two ends are connected is the workflow's affair.
+An actor never waits for other actors: it acts while the learner grants it blocks, puts each block into
+its ``BlockSink`` and takes newer weights when they have come. A learner takes blocks from its
+``BlockSource``, trains, and publishes. Each workflow connects the two ends in its own way.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from collections import deque
 from dataclasses import dataclass
 
 from exarl.config import param
-from exarl.training.actors import Sink, Source, Tally
-from exarl.training.checkpointer import Keeper
+from exarl.training.actors import BlockSink, BlockSource, Tally
+from exarl.training.checkpointer import Checkpointer
+from exarl.training.process import Actor, Learner, RunOutcome
 from exarl.training.rounds import Report, Rounds
-from exarl.training.snapshot import STATE_TIMEOUT, StateBook, states_of
+from exarl.training.snapshot import STATE_TIMEOUT, SnapshotTracker, states_of
 from exarl.types import Block
-from exarl.workflows.base import Experiment
 
 
 @dataclass(frozen=True)
@@ -31,39 +31,39 @@ class LaggingConfig:
         1, "several learners: updates made alone between averagings; 1 averages each gradient", ge=1
     )
     check_learners: int = param(
-        0, "several learners: compare their weights every so many rounds; 0: never", ge=0
+        0, "several learners: compare their weights every N rounds; 0: never", ge=0
     )
     state_timeout: float = param(60.0, STATE_TIMEOUT, gt=0)
 
     @property
     def bounded(self) -> bool:
-        """Whether there is a limit to how far actors may lag behind."""
+        """Whether the policy lag has a limit."""
         return self.max_policy_lag is not None
 
 
-def book_of(learner: Experiment, timeout: float) -> StateBook:
-    """The states that a learner's actors start with, by rank."""
+def tracker_of(learner: Learner, timeout: float) -> SnapshotTracker:
+    """The snapshots of a learner's actors, by rank, with the states that they start with."""
     layout, width = learner.layout, learner.config.envs_per_actor
     own = [g for g in range(layout.actors) if layout.learner_of(g) == learner.role.rank]
     known = {
         layout.actor_rank(group): states_of(learner.states, layout.env_ids(group, width))
         for group in own
     }
-    return StateBook(timeout, known)
+    return SnapshotTracker(timeout, known)
 
 
-def act(learner: Experiment, sink: Sink, config: LaggingConfig) -> None:
+def act(actor: Actor, sink: BlockSink, config: LaggingConfig) -> RunOutcome:
     """An actor's side."""
-    rollout, produced, abandoned = learner.rollout, 0, 0
+    rollout, produced, abandoned = actor.rollout, 0, 0
     first: Block | None = None
-    if learner.fresh and not config.bounded:
+    if actor.fresh and not config.bounded:
         # The first block is acted while the learner still starts: the first weights follow from the
         # seed. Not when the lag is bounded, since it is not known yet when it will be trained.
-        with learner.clock.phase("rollout"):
+        with actor.clock.phase("rollout"):
             first = rollout.collect(0, sink.stopped)
         abandoned += first is None
-    while (version := sink.leave()) is not None:
-        with learner.clock.phase("rollout"):
+    while (version := sink.wait_for_grant()) is not None:
+        with actor.clock.phase("rollout"):
             block, first = first or rollout.collect(version, sink.stopped), None
         if block is None:
             abandoned += 1
@@ -71,19 +71,21 @@ def act(learner: Experiment, sink: Sink, config: LaggingConfig) -> None:
         produced += 1
         sink.put(block)
     abandoned += first is not None
-    sink.close(rollout.state(), Tally(produced + abandoned, dropped=abandoned))
+    tally = Tally(produced + abandoned, dropped=abandoned)
+    sink.close(rollout.state(), tally)
+    return RunOutcome(tally)
 
 
-def lead(learner: Experiment, source: Source, promptly: bool) -> None:
+def learn(learner: Learner, source: BlockSource, promptly: bool) -> RunOutcome:
     """A learner's side, alone or with others.
 
-    While a device trains a block, the next is prepared for it if it has come. The weights of the
-    first are published when they are there; ``promptly``, where the lag is bounded or nobody has to
-    wait for them, before anything else.
+    While a device trains a block, the next one is prepared if it has come. The weights are published
+    once the device has computed them; ``promptly``, where the lag is bounded or reading them costs no
+    waiting, before anything else.
     """
     loop, clock = learner.loop, learner.clock
     rounds = Rounds(learner.team.channel if learner.team else None)
-    keeper = Keeper(learner.loop, learner.codec, learner.team, source)
+    checkpointer = Checkpointer(learner.loop, learner.codec, learner.team, source)
     backlog: deque[Block] = deque(learner.backlog)
     unpublished = [(*loop.weights_later(), 0)]  # weights, and how many blocks went into them
 
@@ -93,7 +95,7 @@ def lead(learner: Experiment, source: Source, promptly: bool) -> None:
             source.publish(weights, version, trained=trained)
 
     def take() -> Block | None:
-        keeper.work()
+        checkpointer.work()
         return backlog.popleft() if backlog else source.take(loop.counters.version)
 
     publish()
@@ -106,25 +108,26 @@ def lead(learner: Experiment, source: Source, promptly: bool) -> None:
         with clock.phase("wait"):
             block = None if loop.finished else rounds.wait(take, loop.should_stop)
         report = Report.of(block, loop.counters.version, loop.checksum())
-        checkpoint = keeper.idle and loop.checkpoint_due()
+        checkpoint = checkpointer.idle and loop.checkpoint_due()
         decision = rounds.decide(report, loop.finished, loop.interrupted, checkpoint)
         if decision.stop:
             break
-        loop.absorb(block, decision.report)
-        if not loop.finished:  # else nobody should begin what will not be trained
-            publish()  # of the block before, whose training has ended
+        loop.train(block, decision.report)
+        if not loop.finished:  # else actors would begin blocks that are never trained
+            publish()  # the weights of the block before, whose training has ended
             unpublished.append((*loop.weights_later(), decision.report.blocks))
             if promptly or decision.checkpoint:
                 publish()
         if decision.checkpoint:
-            keeper.begin(list(backlog))
+            checkpointer.begin(list(backlog))
     if block is not None:
         backlog.appendleft(block)
     last, tally = source.stop(PATIENCE if decision.interrupted else None)
     last = dataclasses.replace(last, pending=[*backlog, *last.pending])
-    keeper.finish(last)
-    learner.missing_actors = keeper.close_books(dataclasses.replace(tally, left=len(last.pending)))
+    checkpointer.finish(last)
+    tally = dataclasses.replace(tally, left=len(last.pending))
+    return RunOutcome(checkpointer.add_up(tally))
 
 
 PATIENCE = 20.0
-"""Seconds a stop signal waits for actors before it goes without their environments' states."""
+"""Seconds that a run stopped by a signal waits for the states of its actors' environments."""

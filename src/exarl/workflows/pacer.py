@@ -1,7 +1,7 @@
 """Who may act and which block is trained next, so that the policy lag stays bounded.
 
-A pure state machine: the learner tells it what happened and does what it says. Lag is bounded by
-pacing, never by throwing experience away: an actor acts only when it holds a grant, and a grant is
+A pure state machine: the learner reports what happened and follows the result. Lag is bounded by
+pacing, never by discarding experience: an actor acts only when it holds a grant, and a grant is
 given only when every block under way can still be trained within the bound.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 
 def feasible(versions: Sequence[int], now: int, max_lag: int | None) -> bool:
-    """Whether blocks acted with these versions can all be trained, one a version from ``now`` on,
+    """Whether blocks acted with these versions can all be trained, one per version from ``now`` on,
     without any of them lagging by more than ``max_lag``."""
     if max_lag is None:
         return True
@@ -41,7 +41,7 @@ class Pacer:
         self._ahead = ahead
         self._order = order
         self._most = most
-        self._granted: deque[int] = deque()  # actors with leave for a block, oldest first
+        self._granted: deque[int] = deque()  # actors with a grant for a block, oldest first
         self._versions: dict[int, deque[int]] = {actor: deque() for actor in actors}
         self._arrived: deque[int] = deque()
         self._turn = 0
@@ -52,14 +52,14 @@ class Pacer:
         return len(self._granted)
 
     def join(self, actor: int) -> None:
-        """One actor more."""
+        """Add an actor."""
         self._actors.append(actor)
         self._versions[actor] = deque()
 
-    def leave(self, actor: int) -> int:
-        """One less: what has not arrived of its blocks never will; how many those are.
+    def remove(self, actor: int) -> int:
+        """Remove an actor. Return how many of its granted blocks had not arrived: they are lost.
 
-        Those that have are trained like any others.
+        Those that have arrived are trained like any others.
         """
         here, held = self._arrived.count(actor), self._versions[actor]
         lost = len(held) - here
@@ -88,11 +88,11 @@ class Pacer:
         return given
 
     def arrived(self, actor: int) -> None:
-        """A block of ``actor`` is here."""
+        """A block of ``actor`` has come."""
         self._arrived.append(actor)
 
     def next(self, version: int) -> int | None:
-        """The actor whose oldest block is to be trained now; None: wait for more to arrive."""
+        """The actor whose oldest block is to be trained now; None if more blocks must arrive first."""
         if self._order == "round_robin":
             ready = [actor for actor in list(self._granted)[:1] if actor in self._arrived]
         else:
@@ -108,7 +108,7 @@ class Pacer:
         self._arrived.remove(actor)
 
     def _feasible(self, now: int, new: int | None = None, without: int | None = None) -> bool:
-        """Whether the bound can hold from ``now`` on, with one block more or one less."""
+        """Whether the bound can hold from ``now`` on, with a ``new`` block or ``without`` one."""
         if self._max_lag is None:
             return True
         versions = [v for held in self._versions.values() for v in held]

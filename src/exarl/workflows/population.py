@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
-import itertools
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-import numpy as np
-
 from exarl.config import LearnerConfig, Schema, check, schema_of
+from exarl.config.grammar import combinations, read_grid
 from exarl.errors import ConfigError, did_you_mean
 from exarl.records.directory import expand, reason
 
@@ -18,7 +16,7 @@ SHAPING = ("updates_per_step", "priority_scale")
 """Numbers of an agent that the shape of the program depends on."""
 
 RESULT = "reward_mean"
-"""The column of the table that is not given but found."""
+"""The column of results, which is not part of a setting."""
 
 Member = dict[str, float]
 """The seed of one agent of a population, and its swept parameters."""
@@ -27,21 +25,21 @@ Member = dict[str, float]
 def members(
     sweep: str, n_seeds: int, seed: int, parameters: Schema, table: Path | None = None
 ) -> list[Member]:
-    """The agents that ``sweep`` asks for, checked against the agent's ``parameters``.
+    """The agents that ``sweep`` describes, checked against the agent's ``parameters``.
 
-    ``sweep`` is a grid (``name=a,b;name=from:to:count[:log]``) or names a file of settings
-    (``@points.csv``). Each setting has the seeds ``seed``, ``seed + 1``, ..., or the one its row tells.
-    ``table`` is the run's own: once it is there the file may be gone, but may not have changed.
+    ``sweep`` is a grid (``name=a,b;name=low:high:COUNT[:log]``) or names a file of settings
+    (``@points.csv``). Each setting has the seeds ``seed``, ``seed + 1``, ..., or the one in its row.
+    ``table`` is the run's own table: once it exists the file may be missing, but not different.
     """
     file = expand(sweep[1:]) if sweep.startswith("@") else None
     begun = read_table(table) if file and table and table.is_file() else None
     if file and begun and not file.is_file():
         return checked(begun, parameters, str(table))
-    settings = _grid(sweep) if file is None else read_table(file)
+    settings = combinations(read_grid(sweep)) if file is None else read_table(file)
     if "seed" in settings[0] and n_seeds > 1:
         raise ConfigError("n_seeds is for settings without seeds; those of sweep have their own")
     found = [
-        {"seed": number, **setting}  # the setting's own seed wins
+        {"seed": number, **setting}  # a setting's own seed takes precedence
         for setting in settings
         for number in range(seed, seed + n_seeds)
     ]
@@ -66,7 +64,7 @@ def checked(found: Sequence[Member], parameters: Schema, origin: str) -> list[Me
 
 
 def table_of(found: Sequence[Member], rewards: Iterable[float]) -> str:
-    """A row a member: seed, swept parameters, mean return of its last episodes (nan: none)."""
+    """One row per member: seed, swept parameters, mean return of its last episodes (nan: none)."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([*found[0], RESULT])
@@ -76,7 +74,7 @@ def table_of(found: Sequence[Member], rewards: Iterable[float]) -> str:
 
 
 def read_table(path: Path) -> list[Member]:
-    """The settings in a CSV file with a heading; what was found of them is left out."""
+    """The settings in a CSV file with a heading, without their results."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             heading, *rows = [row for row in csv.reader(file) if row] or [[]]
@@ -84,7 +82,9 @@ def read_table(path: Path) -> list[Member]:
         raise ConfigError(f"sweep: cannot read {path}: {reason(error)}") from error
     names = [name.strip() for name in heading]
     if not rows or len(set(names)) < len(names) or set(names) <= {RESULT}:
-        raise ConfigError(f"sweep: {path} needs a line of different names, and a line a setting")
+        raise ConfigError(
+            f"sweep: {path} needs a line of different names, and one line per setting"
+        )
     found = []
     for number, row in enumerate(rows, 2):
         try:
@@ -107,28 +107,5 @@ def _whole(number: float) -> float:
 
 
 def _cells(found: Sequence[Member]) -> list[list[str]]:
-    """What the table says of each member; nine digits are all that a number has on the device."""
+    """The cells of each member; a number on the device has no more than nine digits."""
     return [[str(v) if n == "seed" else f"{v:.9g}" for n, v in m.items()] for m in found]
-
-
-def _grid(sweep: str) -> list[dict[str, float]]:
-    axes = dict(map(_axis, filter(None, sweep.split(";"))))
-    return [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
-
-
-def _axis(text: str) -> tuple[str, list[float]]:
-    """``name=a,b,c`` or ``name=from:to:count[:log]``."""
-    name, _, values = (part.strip() for part in text.partition("="))
-    try:
-        if ":" not in values:
-            return name, [float(value) for value in values.split(",")]
-        low, high, count, *kind = values.split(":")
-        if kind not in ([], ["log"], ["linear"]) or int(count) < 1:
-            raise ValueError(values)
-        space = np.geomspace if kind == ["log"] else np.linspace
-        return name, space(float(low), float(high), int(count)).tolist()
-    except ValueError as error:
-        raise ConfigError(
-            f"sweep: '{text.strip()}' is neither name=a,b,c nor name=from:to:count[:log]"
-            " nor @FILE.csv"
-        ) from error

@@ -1,7 +1,7 @@
 """The SEED workflow: actors only step environments; the learner acts for all of them.
 
 Espeholt et al., ICLR 2020 (arXiv 1910.06591). Observations travel to the learner and actions back, at
-every step; blocks are made on the learner, and weights never leave it.
+every step; blocks are built on the learner, and weights never leave it.
 """
 
 from __future__ import annotations
@@ -10,45 +10,36 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 
-from exarl.acting.block_builder import Assembly
-from exarl.acting.env_batch import Bench
-from exarl.acting.inference import (
-    ACT,
-    BRISK_S,
-    GOODBYE,
-    HELLO,
-    ORDER_TAG,
-    REPORT_TAG,
-    STATE,
-    STEPPED,
-    Batching,
-    InferenceThread,
-    Station,
-)
+from exarl.acting.block_builder import BlockBuilder
+from exarl.acting.env_batch import EnvBatch
+from exarl.acting.inference import BRISK_S, Batching, InferenceThread, Station
+from exarl.comm.channel import threads_may_take_turns
 from exarl.comm.codec import encode_arrays
-from exarl.comm.messages import GRANT, SEND_STATE
-from exarl.comm.mpi import threads_may_take_turns
+from exarl.comm.messages import Grant, Order, StepEnvs, StepKind, StopActing, Tag, decode
 from exarl.comm.steps import StepCodec
-from exarl.comm.wait import wait_for
+from exarl.comm.waiting import wait_for
 from exarl.config import param
 from exarl.errors import ConfigError
 from exarl.learning.exploration import Streams
 from exarl.records.clock import Clock
 from exarl.training.actors import Tally
+from exarl.training.process import Actor, Learner, RunOutcome
 from exarl.training.snapshot import STATE_TIMEOUT, Snapshot
-from exarl.types import Cut, End, EnvSpec
+from exarl.types import Cut, End, EnvSpec, PyTree
 from exarl.workflows import sync
-from exarl.workflows.base import ExaWorkflow, Experiment
+from exarl.workflows.base import ExaWorkflow
 from exarl.workflows.block_source import PacedSource
-from exarl.workflows.lagging_loops import book_of, lead
+from exarl.workflows.lagging_loops import learn, tracker_of
 from exarl.workflows.pacer import Pacer
 
+Failed: TypeAlias = tuple[int, np.ndarray]
+"""Restarts, and failures by environment (``Bench.take_failures``)."""
 _SWITCH_S = 1e-4
-"""How long the learner's thread may keep the interpreter while the one for inference wants it."""
+"""Seconds that the learner's thread may keep the interpreter while the inference thread wants it."""
 
 
 @dataclass(frozen=True)
@@ -57,10 +48,10 @@ class SeedConfig:
 
     inference: Literal["auto", "numpy", "device"] = param(
         "auto",
-        "where the learner acts: in NumPy, or compiled on JAX's device; auto: there unless it is a CPU",
+        "where the learner acts: in NumPy, or compiled on JAX's device; auto: device unless a CPU",
     )
     inference_batch: int | None = param(
-        None, "environments that are acted for at once; null: all there are", ge=1
+        None, "environments that are acted for at once; null: all", ge=1
     )
     inference_wait: float = param(
         0.0, "milliseconds that observations wait at most for the batch to fill", ge=0
@@ -81,59 +72,63 @@ class Seed(ExaWorkflow):
     Config = SeedConfig
     lags = True
 
-    def run(self, learner: Experiment) -> None:
-        if learner.layout.alone:
+    def learn(self, learner: Learner) -> RunOutcome:
+        if learner.actor is not None:
             if self.config.inference != "numpy":
                 width, always = learner.config.envs_per_actor, self.config.inference == "device"
                 learner.agent.act_on_device(width, always)
-            sync.lead(learner, sync.Alone(learner))  # one process takes turns: lag 0
-        elif learner.role.learns:
-            with InferenceSource(learner, self.config) as source:
-                lead(learner, source, promptly=True)
-        else:
-            follow(learner)
+            return sync.learn(learner, sync.actors_of(learner))  # one process takes turns: lag 0
+        with InferenceSource(learner, self.config) as source:
+            return learn(learner, source, promptly=True)
+
+    def act(self, actor: Actor) -> RunOutcome:
+        """Step the environments as the learner says, and report."""
+        step_environments(actor)
+        return RunOutcome()
 
 
-def follow(learner: Experiment) -> None:
-    """An actor's side: step the environments as the learner says, and report."""
-    channel, clock = learner.channel, learner.clock
+def step_environments(actor: Actor) -> None:
+    """An actor's side: step the environments with the learner's actions, and report."""
+    channel, clock = actor.channel, actor.clock
     assert channel is not None
-    stepper = Stepper(learner.rollout.bench, learner.agent.spec, clock)
+    stepper = Stepper(actor.rollout.envs, actor.agent.spec, clock)
     report = stepper.hello()
     while True:
-        channel.send(report, 0, REPORT_TAG)
+        channel.send(report, 0, Tag.REPORT)
         if stepper.over:
             return
         with clock.phase("wait"):
-            order = wait_for(lambda: channel.poll(0, ORDER_TAG), BRISK_S)[1]
+            order = wait_for(lambda: channel.poll(0, Tag.ORDER), BRISK_S)[1]
         report = stepper.obey(order)
 
 
 class Stepper:
-    """The environments of an actor that does not act; a report is good until the next one."""
+    """The environments of an actor that does not act. A report is valid until the next one."""
 
-    def __init__(self, bench: Bench, spec: EnvSpec, clock: Clock) -> None:
-        self._bench = bench
+    def __init__(self, envs: EnvBatch, spec: EnvSpec, clock: Clock) -> None:
+        self._envs = envs
         self._spec = spec
         self._clock = clock
-        self._codec = StepCodec(spec, len(bench.env_ids))
+        self._codec = StepCodec(spec, len(envs.env_ids))
         self._incarnation = time.time_ns()
         self.over = False
 
     def hello(self) -> np.ndarray:
-        """The first report: where the environments stand."""
+        """The first report: the first observations."""
         with self._clock.phase("env"):
-            self._bench.begin()
-        return self._stand(HELLO)
+            self._envs.begin()
+        return self._stand(StepKind.HELLO, self._envs.take_failures())
 
-    def obey(self, order: np.ndarray) -> np.ndarray:
-        """Do what the learner says, and report."""
-        what, slot = order[:16].view(np.int64).tolist()
-        if what == ACT:
-            return self._step(order[16:], slot)
-        state = encode_arrays(self._bench.state())
-        self.over = what != SEND_STATE
-        return self._stand(GOODBYE if self.over else STATE, state)
+    def obey(self, message: np.ndarray) -> np.ndarray:
+        """Do what the learner orders, and report."""
+        order, actions = decode(message, Order)
+        if isinstance(order, StepEnvs):
+            return self._step(actions, order.slot)
+        # Before the state, which holds the failures that happen while it is taken.
+        failed = self._envs.take_failures()
+        state = encode_arrays(self._envs.state())
+        self.over = isinstance(order, StopActing)
+        return self._stand(StepKind.GOODBYE if self.over else StepKind.STATE, failed, state)
 
     def _step(self, payload: np.ndarray, slot: int) -> np.ndarray:
         row, action = self._codec.row, self._spec.action
@@ -141,35 +136,42 @@ class Stepper:
         actions = chosen.tolist() if self._spec.n_actions is not None else chosen
         row.terminated[:] = row.truncated[:] = False
         with self._clock.phase("env"):
-            ends, cuts = self._bench.step(actions, row, None if slot < 0 else [slot])
-        return self._report(STEPPED, slot, ends, cuts)
+            ends, cuts = self._envs.step(actions, row, None if slot < 0 else [slot])
+        failed = self._envs.take_failures()
+        return self._report(StepKind.STEPPED, failed, slot=slot, ends=ends, cuts=cuts)
 
-    def _stand(self, kind: int, tail: bytes = b"") -> np.ndarray:
-        """Where everything stands, and which episodes are not those that they were."""
-        self._bench.observe(self._codec.row.observations)
-        return self._report(kind, -1, (), self._bench.changed, tail)
+    def _stand(self, kind: StepKind, failed: Failed, tail: bytes = b"") -> np.ndarray:
+        """The present observations, and the episodes that were replaced since the last report."""
+        self._envs.observe(self._codec.row.observations)
+        return self._report(kind, failed, cuts=self._envs.changed, tail=tail)
 
     def _report(
-        self, kind: int, slot: int, ends: Sequence[End], cuts: Sequence[Cut], tail: bytes = b""
+        self,
+        kind: StepKind,
+        failed: Failed,
+        *,
+        slot: int = -1,
+        ends: Sequence[End] = (),
+        cuts: Sequence[Cut] = (),
+        tail: bytes = b"",
     ) -> np.ndarray:
-        spent, restarting = self._clock.take(), self._bench.restarting
-        self._bench.restarting = 0.0
+        spent, restarting = self._clock.take(), self._envs.take_restarting()
         return self._codec.encode(
             kind,
             self._incarnation,
             slot,
             ends=ends,
             cuts=cuts,
-            failed=self._bench.take_failures(),
+            failed=failed,
             seconds=(spent.get("env", 0.0) - restarting, spent.get("wait", 0.0), restarting),
             tail=tail,
         )
 
 
 class InferenceSource(PacedSource):
-    """The learner's end: a thread acts for the actors' environments and makes their blocks."""
+    """The learner's end: a thread acts for the actors' environments and builds their blocks."""
 
-    def __init__(self, learner: Experiment, config: SeedConfig) -> None:
+    def __init__(self, learner: Learner, config: SeedConfig) -> None:
         assert learner.channel is not None
         if not threads_may_take_turns():
             raise ConfigError(
@@ -178,21 +180,21 @@ class InferenceSource(PacedSource):
         layout, settings, agent = learner.layout, learner.config, learner.agent
         ranks = layout.actor_ranks()
         pacer = Pacer(ranks, max_lag=config.max_policy_lag, ahead=config.blocks_ahead)
-        super().__init__(ranks, pacer, book_of(learner, config.state_timeout))
+        super().__init__(ranks, pacer, tracker_of(learner, config.state_timeout))
         width, every = settings.envs_per_actor, settings.envs_per_actor * layout.actors
         rows = max(width, min(config.inference_batch or every, every))
         always = config.inference == "device"
         device = config.inference != "numpy" and agent.act_on_device(rows, always)
-        self._carry: Callable[[], Any] | None = None
-        take: Callable[[Any], None] = agent.set_weights
+        self._carry: Callable[[], PyTree] | None = None
+        take: Callable[[PyTree], None] = agent.set_weights
         if device:
             self._carry, take = learner.loop.agent.acting_now, agent.take_acting  # type: ignore[attr-defined]
 
         def station(group: int) -> Station:
             ids = layout.env_ids(group, width)
             streams = Streams(settings.seed, ids)
-            assembly = Assembly(agent, ids, streams, settings.block_steps)
-            return Station(layout.actor_rank(group), assembly)
+            builder = BlockBuilder(agent, ids, streams, settings.block_steps)
+            return Station(layout.actor_rank(group), builder)
 
         self._thread = InferenceThread(
             learner.channel,
@@ -218,7 +220,7 @@ class InferenceSource(PacedSource):
     def publish(self, weights: Callable[[], np.ndarray], version: int, trained: int) -> None:
         self._thread.offer((self._carry or weights)(), version)
         for rank in self._pacer.grants(version):
-            self._thread.orders.append((GRANT, rank))
+            self._thread.orders.append((Grant(version), rank))
 
     def stop(self, patience: float | None) -> tuple[Snapshot, Tally]:
         last, tally = super().stop(patience)
@@ -236,5 +238,5 @@ class InferenceSource(PacedSource):
         while self._thread.answers:
             self._answered(*self._thread.answers.popleft())
 
-    def _order_all(self, order: int) -> None:
+    def _order_all(self, order: Order) -> None:
         self._thread.orders.append((order, -1))

@@ -14,59 +14,76 @@ from typing import Protocol
 import numpy as np
 
 from exarl.acting.block_builder import BEGUN
+from exarl.comm.channel import Channel
 from exarl.comm.codec import decode_arrays, encode_arrays
-from exarl.comm.mpi import Channel
-from exarl.comm.wait import wait_for
-from exarl.types import ACTOR_PHASES, Arrays, Block, concatenate
-from exarl.workflows.base import ExaWorkflow, Experiment
+from exarl.comm.messages import (
+    ActorState,
+    Grant,
+    Halt,
+    Order,
+    Payload,
+    SendState,
+    StopActing,
+    Tag,
+    decode,
+    encode,
+)
+from exarl.comm.waiting import wait_for
+from exarl.training.process import Actor, Learner, RunOutcome
+from exarl.types import ACTOR_PHASES, Arrays, Block, concatenate, timed
+from exarl.workflows.base import ExaWorkflow
 
-ORDER_TAG, BLOCK_TAG, STATE_TAG = 1, 2, 3
-ROLL, SEND_STATE, STOP, HALT = range(4)
 _LOOK_EVERY_S = 0.01
 """How often an actor looks for an order while it acts, if its steps are shorter."""
 
 
-class Team(Protocol):
+class Actors(Protocol):
     """The actors as the learner sees them."""
 
     def roll(self, weights: np.ndarray, version: int) -> Block | None:
-        """One block of all environments, acted with these weights; None if the run must stop first."""
+        """One block of all environments, acted with these weights; None if the run stops first."""
 
     def state(self) -> Arrays:
-        """The state of all environments, and what they have of a block that was not finished."""
+        """The state of all environments, with the beginning of a block that was not finished."""
 
     def pending(self) -> Arrays:
         """Blocks of actors that had finished theirs when the others were stopped."""
 
     def stop(self) -> None:
-        """Nothing more will be asked."""
+        """Let the actors end; nothing more is asked of them."""
 
 
 class Sync(ExaWorkflow):
     """Gather, train, broadcast."""
 
-    def run(self, learner: Experiment) -> None:
-        if learner.role.learns:
-            lead(learner, Alone(learner) if learner.role.acts else Remote(learner))
-        else:
-            follow(learner)
+    def learn(self, learner: Learner) -> RunOutcome:
+        return learn(learner, actors_of(learner))
+
+    def act(self, actor: Actor) -> RunOutcome:
+        return act(actor)
 
 
-def lead(learner: Experiment, team: Team) -> None:
+def actors_of(learner: Learner) -> Actors:
+    """All actors of a run with one learner: this process itself, or those on other ranks."""
+    return RemoteActors(learner) if learner.actor is None else LocalActors(learner, learner.actor)
+
+
+def learn(learner: Learner, actors: Actors) -> RunOutcome:
     """The learner's side."""
     loop = learner.loop
     while not loop.finished:
         weights, version = loop.weights()
         if loop.finished:  # they are not finite
             break
-        loop.absorb(team.roll(weights, version))
+        loop.train(actors.roll(weights, version))
         if loop.checkpoint_due():
-            loop.checkpoint(team.state(), team.pending())
-    team.stop()
+            loop.checkpoint(actors.state(), actors.pending())
+    actors.stop()
+    return RunOutcome()
 
 
-def must_stop(learner: Experiment) -> Callable[[], bool]:
-    """Whether the run must stop in the middle of a block: cheap enough to ask at every step."""
+def must_stop(learner: Learner) -> Callable[[], bool]:
+    """A function that says whether to stop in the middle of a block; cheap enough for every step."""
     signals, loop, limit = learner.signals, learner.loop, learner.config.wall_time
 
     def asked() -> bool:
@@ -76,44 +93,43 @@ def must_stop(learner: Experiment) -> Callable[[], bool]:
     return asked
 
 
-def follow(learner: Experiment) -> None:
+def act(actor: Actor) -> RunOutcome:
     """An actor's side: do what the learner orders."""
-    channel, clock = learner.channel, learner.clock
+    channel, clock = actor.channel, actor.clock
     assert channel is not None
-    if learner.fresh:
-        roll(learner, 0)  # the first weights follow from the seed: no need to wait for the learner
+    if actor.fresh:
+        roll(actor, channel, 0)  # the first weights follow from the seed: no need to wait for them
     while True:
         with clock.phase("wait"):
-            _, message = channel.receive(0, ORDER_TAG)
-        order, version = message[:16].view(np.int64).tolist()
-        if order == ROLL:
-            learner.agent.set_weights(message[16:].view(np.float32))
-            roll(learner, version)
-        elif order == SEND_STATE:
-            channel.send(encode_arrays(learner.rollout.state(unfinished=True)), 0, STATE_TAG)
-        elif order == STOP:
-            return
-        # HALT: the block was on its way already
+            _, message = channel.receive(0, Tag.ORDER)
+        order, weights = decode(message, Order)
+        if isinstance(order, Grant):
+            actor.agent.set_weights(weights.view(np.float32))
+            roll(actor, channel, order.version)
+        elif isinstance(order, SendState):
+            states = encode_arrays(actor.rollout.state(unfinished=True))
+            channel.send(encode(ActorState(order.snapshot), states), 0, Tag.STATE)
+        elif isinstance(order, StopActing):
+            return RunOutcome()
+        # Halt: the block was on its way already
 
 
-def roll(learner: Experiment, version: int) -> None:
-    """Collect a block and send it; an empty message if the learner says HALT before it is whole."""
-    channel, clock = learner.channel, learner.clock
-    assert channel is not None
+def roll(actor: Actor, channel: Channel, version: int) -> None:
+    """Collect a block and send it; an empty message if a ``Halt`` comes before it is complete."""
+    clock = actor.clock
     with clock.phase("rollout"):
-        block = learner.rollout.collect(version, halted(channel))
+        block = actor.rollout.collect(version, halted(channel))
     if block is None:
-        channel.send(b"", 0, BLOCK_TAG)
+        channel.send(b"", 0, Tag.BLOCK)
         return
     spent = clock.take()
-    block.seconds[ACTOR_PHASES.index("wait")] = spent.get("wait", 0.0)
-    block.seconds[ACTOR_PHASES.index("send")] = spent.get("send", 0.0)
+    block = timed(block, {phase: spent.get(phase, 0.0) for phase in ("wait", "send")})
     with clock.phase("send"):
-        channel.send(learner.codec.encode(block), 0, BLOCK_TAG)
+        channel.send(actor.codec.encode(block), 0, Tag.BLOCK)
 
 
 def halted(channel: Channel) -> Callable[[], bool]:
-    """Whether the learner has sent an order while its actor acts: that can only be HALT."""
+    """Whether the learner has sent an order while its actor acts: that can only be ``Halt``."""
     looked = 0.0
 
     def asked() -> bool:
@@ -122,18 +138,17 @@ def halted(channel: Channel) -> Callable[[], bool]:
         if now - looked < _LOOK_EVERY_S:
             return False
         looked = now
-        # What arrived during a long step is taken in by one poll and found by the next.
-        return any(channel.poll(0, ORDER_TAG) is not None for _ in range(3))
+        # A message that arrived during a long step is received by one poll and returned by the next.
+        return any(channel.poll(0, Tag.ORDER) is not None for _ in range(3))
 
     return asked
 
 
-class Alone:
+class LocalActors:
     """Learner and actor in one process."""
 
-    def __init__(self, learner: Experiment) -> None:
-        self._agent = learner.agent
-        self._rollout = learner.rollout
+    def __init__(self, learner: Learner, actor: Actor) -> None:
+        self._agent, self._rollout = actor.agent, actor.rollout
         self._clock = learner.clock
         self._must_stop = must_stop(learner)
 
@@ -157,10 +172,10 @@ class Alone:
         pass
 
 
-class Remote:
+class RemoteActors:
     """Actors on other ranks."""
 
-    def __init__(self, learner: Experiment) -> None:
+    def __init__(self, learner: Learner) -> None:
         assert learner.channel is not None
         self._channel = learner.channel
         self._ranks = learner.layout.actor_ranks()
@@ -179,7 +194,7 @@ class Remote:
         missing = [rank for rank in self._ranks if rank not in self._arrived]
         if not self._ahead:
             with self._clock.phase("send"):
-                self._order(missing, ROLL, version, weights.tobytes())
+                self._order(missing, Grant(version), weights)
         self._ahead = False
         with self._clock.phase("wait"):
             for rank in missing:
@@ -193,10 +208,10 @@ class Remote:
             return concatenate([self._codec.decode(payload) for payload in payloads])
 
     def _receive(self, rank: int) -> np.ndarray:
-        """The block of an actor, or nothing where it was stopped before its end."""
+        """The block of an actor as bytes; none if it was stopped before the block's end."""
 
         def poll() -> np.ndarray | None:
-            found = self._channel.poll(rank, BLOCK_TAG)
+            found = self._channel.poll(rank, Tag.BLOCK)
             if found is None and not self._halted and self._must_stop():
                 self._halt([rank for rank in self._ranks if rank not in self._arrived])
             return None if found is None else found[1]
@@ -205,36 +220,35 @@ class Remote:
 
     def _halt(self, ranks: Sequence[int]) -> None:
         self._halted = True
-        self._order(ranks, HALT)
+        self._order(ranks, Halt())
 
     def pending(self) -> Arrays:
-        return {f"{rank:06d}": payload for rank, payload in self._arrived.items()}
+        ranks = sorted(self._arrived)
+        return self._codec.pack([self._codec.decode(self._arrived[rank]) for rank in ranks], ranks)
 
     def state(self) -> Arrays:
-        self._order(self._ranks, SEND_STATE)
+        self._order(self._ranks, SendState(1))
         arrays: Arrays = {}
         for rank in self._ranks:
-            arrays |= decode_arrays(self._channel.receive(rank, STATE_TAG)[1])
+            _, states = decode(self._channel.receive(rank, Tag.STATE)[1], ActorState)
+            arrays |= decode_arrays(states)
         return arrays
 
     def stop(self) -> None:
         if self._ahead:  # stopped before the first block: each actor still sends one, or nothing
             self._halt(self._ranks)
             for rank in self._ranks:
-                self._channel.receive(rank, BLOCK_TAG)
-        self._order(self._ranks, STOP)
+                self._channel.receive(rank, Tag.BLOCK)
+        self._order(self._ranks, StopActing())
 
-    def _order(
-        self, ranks: Sequence[int], order: int, version: int = 0, payload: bytes = b""
-    ) -> None:
-        header = np.array([order, version], np.int64).tobytes()
-        self._channel.send(header + payload, ranks, ORDER_TAG)
+    def _order(self, ranks: Sequence[int], order: Order, weights: Payload = b"") -> None:
+        self._channel.send(encode(order, weights), ranks, Tag.ORDER)
 
 
 def finished_groups(states: Arrays, width: int) -> list[int]:
-    """The actors, by group, whose ``width`` environments had made a whole block each.
+    """The actors, by group, that had finished their block when others were stopped in theirs.
 
-    Their blocks are pending where other actors were stopped in theirs, in this order.
+    Each has ``width`` environments. Their blocks are pending, in this order.
     """
     parts = [name.split("/", 2) for name in states]
     stored = {int(part[0]) // width for part in parts}

@@ -22,7 +22,7 @@ import gymnasium
 import numpy as np
 from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 
-from exarl.agents.base import ExaAgent, MakeNetwork
+from exarl.agents.base import ExaAgent, MakeNetwork, Team
 from exarl.agents.dqn import DQN
 from exarl.config import param
 from exarl.learning.exploration import (
@@ -33,7 +33,7 @@ from exarl.learning.exploration import (
     json_state,
     restore_state,
 )
-from exarl.types import Arrays, Block, EnvSpec
+from exarl.types import Arrays, Block, EnvSpec, Metrics
 
 RANK = int(os.environ.get("PMI_RANK", os.environ.get("OMPI_COMM_WORLD_RANK", "0")))
 
@@ -247,7 +247,7 @@ class Linear(ExaAgent):
         self._rng = generator(self.seed, LEARNER, 1)
         self._blocks = 0
 
-    def train(self, block: Block) -> dict[str, float]:
+    def train(self, block: Block) -> Metrics:
         self._blocks += 1
         diverges = strike("train", self._blocks)
         seen = block.observations[:-1].reshape(-1, self._table.shape[0])
@@ -280,15 +280,22 @@ class Teamed(Linear):
 
     learns_in_team = True
 
-    def set_learner(self, team: Any = None) -> None:
-        super().set_learner()
+    _team: Team | None = None
+
+    def join_team(self, team: Team) -> None:
         self._team = team
+
+    def set_learner(self) -> None:
+        super().set_learner()
         self._rounds = 0
 
-    def train(self, block: Block | None, steps: int = 0) -> dict[str, float]:  # type: ignore[override]
+    def train(self, block: Block) -> Metrics:
+        return self.train_in_team(block, block.steps)
+
+    def train_in_team(self, block: Block | None, steps: int) -> Metrics:
         self._rounds += 1
         diverges = strike("round", self._rounds)
-        found = {"updates": 1.0, "loss": 0.0} if block is None else super().train(block)
+        found: Metrics = {"updates": 1.0, "loss": 0.0} if block is None else super().train(block)
         self._table *= np.float32("nan" if diverges else 1)
         if self._team is not None:
             self.set_weights(self._team.average(self.get_weights(), float(block is not None)))
@@ -298,11 +305,11 @@ class Teamed(Linear):
 class Bookkeeper(Teamed):
     """Learns nothing, and keeps every observation that a step led to."""
 
-    def set_learner(self, team: Any = None) -> None:
-        super().set_learner(team)
+    def set_learner(self) -> None:
+        super().set_learner()
         self._kept: list[np.ndarray] = []
 
-    def train(self, block: Block | None, steps: int = 0) -> dict[str, float]:  # type: ignore[override]
+    def train_in_team(self, block: Block | None, steps: int) -> Metrics:
         if block is not None:
             self._kept.append(block.next_observations().reshape(-1, 2))
         return {"updates": 1, "loss": 0.0}
@@ -319,7 +326,7 @@ class Bookkeeper(Teamed):
 class Recorder(Linear):
     """The same, and writes down the first number of every observation that a step led to."""
 
-    def train(self, block: Block) -> dict[str, float]:
+    def train(self, block: Block) -> Metrics:
         with Path(orders().folder, "trained.f32").open("ab") as file:
             file.write(block.next_observations()[..., 0].astype(np.float32).tobytes())
         return super().train(block)
@@ -328,7 +335,7 @@ class Recorder(Linear):
 class Witness(Linear):
     """The same, and writes down every transition it is given: before, after, reward."""
 
-    def train(self, block: Block) -> dict[str, float]:
+    def train(self, block: Block) -> Metrics:
         parts = block.observations[:-1], block.next_observations(), block.rewards[..., None]
         with Path(orders().folder, "transitions.f32").open("ab") as file:
             file.write(np.concatenate(parts, -1).astype(np.float32).tobytes())

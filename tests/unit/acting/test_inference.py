@@ -1,4 +1,4 @@
-"""Acting for environments elsewhere gives the blocks of the one rollout, whoever is slow or fails."""
+"""Acting for environments elsewhere gives the blocks of the one rollout, also when some fail."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from support.learning import (
     through_storage,
 )
 
-from exarl.acting.block_builder import Assembly
-from exarl.acting.env_batch import Bench
-from exarl.acting.inference import ACT, Batching, InferenceThread, Station
+from exarl.acting.block_builder import BlockBuilder
+from exarl.acting.env_batch import EnvBatch
+from exarl.acting.inference import Batching, InferenceThread, Station
 from exarl.acting.rollout import Rollout
-from exarl.comm.messages import GRANT, SEND_STATE, STOP
+from exarl.comm.messages import LAST, Grant, Order, SendState, StepEnvs, StopActing, decode
 from exarl.comm.steps import StepCodec
 from exarl.envs.episode import Episode
 from exarl.envs.guard import Guard
@@ -76,15 +76,13 @@ class Place:
         self.reports: deque[tuple[int, np.ndarray]] = deque()
         self.orders: dict[int, deque[np.ndarray]] = {rank: deque() for rank in self.groups}
         self.slow: set[int] = set()
-        self.benches = {rank: Bench(episodes_of(make, ids)) for rank, ids in self.groups.items()}
+        self.batches = {rank: EnvBatch(episodes_of(make, ids)) for rank, ids in self.groups.items()}
         if stored is not None:
-            for bench in self.benches.values():
-                bench.restore(stored)
-        self.steppers = {
-            rank: Stepper(bench, spec, clock()) for rank, bench in self.benches.items()
-        }
+            for envs in self.batches.values():
+                envs.restore(stored)
+        self.steppers = {rank: Stepper(envs, spec, clock()) for rank, envs in self.batches.items()}
         self.stations = [
-            Station(rank, Assembly(self.agent, ids, Streams(SEED, ids), STEPS))
+            Station(rank, BlockBuilder(self.agent, ids, Streams(SEED, ids), STEPS))
             for rank, ids in self.groups.items()
         ]
         width = len(groups[0])
@@ -116,7 +114,7 @@ class Place:
                 self.reports.append((rank, self.steppers[rank].obey(orders.popleft()).copy()))
 
     def grant(self, blocks: int = 1) -> None:
-        self.thread.orders.extend([(GRANT, rank) for rank in self.groups] * blocks)
+        self.thread.orders.extend([(Grant(7), rank) for rank in self.groups] * blocks)
 
     def work(self) -> None:
         """Until there is nothing more to do."""
@@ -133,13 +131,14 @@ class Place:
             found[rank].append(block)
         return found
 
-    def state(self, order: int) -> Arrays:
+    def state(self, order: SendState | StopActing) -> Arrays:
         self.thread.orders.append((order, -1))
         self.work()
         arrays: Arrays = {}
         while self.thread.answers:
-            _, answered, _, _, state = self.thread.answers.popleft()
-            assert answered == order
+            _, answer, state = self.thread.answers.popleft()
+            asked = order.snapshot if isinstance(order, SendState) else LAST
+            assert answer.snapshot == asked
             arrays |= state
         return arrays
 
@@ -197,7 +196,7 @@ def test_memory_is_kept_for_every_environment(kind: str) -> None:
     for block in place.blocks(6)[1]:
         assert_same_block(block, collect(rollout, 7))
         assert block.recorded["memory/h"].any()
-    assert_same_arrays(place.state(SEND_STATE), rollout.state())
+    assert_same_arrays(place.state(SendState(1)), rollout.state())
 
 
 def test_memory_of_a_batch_of_several_actors_finds_its_way_back() -> None:
@@ -237,7 +236,7 @@ def test_a_resumed_run_continues_where_it_was(kind: Any) -> None:
     place = Place(make, [[0, 1]], agent=lstm("PPO-v0"))
     for block in place.blocks(3)[1]:
         assert_same_block(block, collect(rollout, 7))
-    state = place.state(STOP)
+    state = place.state(StopActing())
     assert_same_arrays(state, rollout.state())
     again = Place(make, [[0, 1]], agent=lstm("PPO-v0"), stored=through_storage(state)[0])
     for block in again.blocks(3)[1]:
@@ -247,12 +246,47 @@ def test_a_resumed_run_continues_where_it_was(kind: Any) -> None:
 def test_a_block_given_up_keeps_its_failures_in_the_state() -> None:
     place = Place(lambda i: Flaky(i, {(0, 2)}), [[4]])
     place.grant()
-    while place.benches[1]._episodes[0].number < 1:
+    while place.batches[1]._episodes[0].number < 1:
         assert place.thread.work()
-    state = place.state(STOP)
+    state = place.state(StopActing())
     assert state["4/failures"].sum() == 1
     assert place.stations[0].dropped == 1
     assert place.stations[0].gone
+
+
+class BrokenState(KeptDrift):
+    """Cannot give its state the first time."""
+
+    broken = True
+
+    def get_state(self) -> Arrays:
+        if self.broken:
+            BrokenState.broken = False
+            raise RuntimeError("no state")
+        return super().get_state()
+
+
+@pytest.mark.parametrize("order", [SendState(1), StopActing()])
+def test_a_failure_while_a_state_is_taken_counts_once(order: SendState | StopActing) -> None:
+    BrokenState.broken = False
+    place = Place(lambda _: BrokenState(), [[0]], agent=lstm("PPO-v0"))
+    place.blocks()
+    BrokenState.broken = True
+    state = place.state(order)
+    assert (state["0/failures"].sum(), int(state["0/restarts"])) == (1, 1)
+    if isinstance(order, StopActing):
+        stored = through_storage(state)[0]
+        place = Place(lambda _: BrokenState(), [[0]], agent=lstm("PPO-v0"), stored=stored)
+    (block,) = place.blocks()[1]
+    assert (block.failures[:, 1:].sum(), block.restarts) == (1, 1)
+
+
+def test_the_restarts_of_an_abandoned_block_are_kept_in_the_state() -> None:
+    place = Place(lambda i: Flaky(i, {(0, 2)}), [[4]])
+    place.grant()
+    while place.batches[1]._episodes[0].number < 1:
+        assert place.thread.work()
+    assert int(place.state(StopActing())["4/restarts"]) == 1
 
 
 # -- batching -------------------------------------------------------------------------------------
@@ -306,9 +340,9 @@ def test_a_slow_environment_holds_the_others_up_no_longer_than_the_deadline() ->
     assert_same_block(late[0], collect(rollout_of(counters, [1]), 7))
 
 
-def test_nobody_waits_for_those_that_have_no_leave() -> None:
+def test_no_actor_waits_for_those_without_a_grant() -> None:
     place = Place(counters, [[0], [1]], wait=1000.0)
-    place.thread.orders.append((GRANT, 1))
+    place.thread.orders.append((Grant(7), 1))
     place.work()
     assert [rank for rank, _ in place.thread.blocks] == [1]
 
@@ -327,8 +361,8 @@ def test_a_new_process_gets_fresh_places_and_what_the_old_one_says_late_is_ignor
     place.work()
     old = place.steppers[1]
     late = old.obey(place.orders[1].popleft()).copy()  # an answer that is still on its way
-    bench = Bench(episodes_of(make, [0, 1]))
-    place.steppers[1] = Stepper(bench, place.agent.spec, clock())
+    envs = EnvBatch(episodes_of(make, [0, 1]))
+    place.steppers[1] = Stepper(envs, place.agent.spec, clock())
     place.reports.append((1, place.steppers[1].hello().copy()))
     place.slow = set()
     place.reports.append((1, late))
@@ -346,10 +380,10 @@ def test_the_state_that_a_lost_process_owed_is_asked_of_the_next() -> None:
     place = Place(counters, [[0]])
     place.blocks()
     place.slow = {1}
-    place.thread.orders.append((SEND_STATE, -1))
+    place.thread.orders.append((SendState(1), -1))
     place.work()
     place.orders[1].clear()
-    place.steppers[1] = Stepper(Bench(episodes_of(counters, [0])), place.agent.spec, clock())
+    place.steppers[1] = Stepper(EnvBatch(episodes_of(counters, [0])), place.agent.spec, clock())
     place.slow = set()
     place.reports.append((1, place.steppers[1].hello().copy()))
     place.work()
@@ -363,7 +397,7 @@ def test_what_the_thread_raises_is_left_for_the_learner() -> None:
 
     def broken(order: np.ndarray) -> np.ndarray:
         report = healthy(order)
-        if order[:8].view(np.int64)[0] == ACT:
+        if isinstance(decode(order, Order)[0], StepEnvs):
             place.steppers[1]._codec.row.rewards[0] = np.nan
         return report
 

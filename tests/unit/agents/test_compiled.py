@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import optax
 import pytest
-from support.learning import assert_same_arrays
+from support.learning import assert_same_arrays, discrete_spec
 
 from exarl.agents import compiled
+from exarl.agents.algorithm import Algorithm, AlgorithmConfig, Hyper, Loss, TrainState, hyper_of
 from exarl.agents.compiled import jax, jnp
+from exarl.agents.engine import Engine
+from exarl.agents.updates import compile_updates
 
 
 def tree(seed: int, scale: float = 1.0) -> dict[str, Any]:
@@ -48,28 +52,65 @@ def test_every_optimiser_descends_and_its_state_can_be_stored(name: str) -> None
     assert_same_arrays(compiled.to_arrays(back, "opt"), arrays)
 
 
+@dataclass(frozen=True)
+class Toy(Algorithm[AlgorithmConfig]):
+    """Plain descent by 1 on a loss whose slope is minus the batch's ``x``."""
+
+    uses_replay = True
+    scales: bool = False
+
+    def act(self, *_: Any) -> Any:
+        raise NotImplementedError
+
+    def n_updates(self, steps: int, made: int) -> int:
+        return 1
+
+    def rows(self, *_: Any) -> Any:
+        return {}
+
+    @property
+    def losses(self) -> tuple[Loss, ...]:
+        return (Loss(("x",), self.loss, ("seen",), "all"),)
+
+    def loss(self, xp: Any, hyper: Any, params: Any, state: Any, batch: Any) -> tuple[Any, Any]:
+        value = -params["x"] * batch["x"].sum() - state.params["x"] * params["x"] * self.doubles
+        return value, {"seen": batch["x"].sum(), "both": batch["y"]}
+
+    doubles: int = 0
+
+    def prepare(self, xp: Any, hyper: Any, state: Any, rows: Any) -> Any:
+        return {**rows, "x": rows["x"] * state.params["x"]} if self.scales else rows
+
+
+def toy(**options: Any) -> tuple[Engine, Hyper, TrainState]:
+    """Its engine, its parameters, and the state that begins with ``x`` = 1 (or 2)."""
+    config = AlgorithmConfig(optimizer="sgd", learning_rate=1.0, max_grad_norm=None)
+    engine = Engine(Toy(discrete_spec(), config, {}, **options))
+    hyper = hyper_of(config)
+    first = 2.0 if options.get("scales") else 1.0
+    return engine, hyper, compiled.to_device(engine.init(hyper, {"x": np.float32(first)}, {}))
+
+
+def updating(engine: Engine, hyper: Hyper, team: Any = None, compiling: Any = nullcontext) -> Any:
+    observer = compiled.CompileObserver(compiling)
+    return compile_updates(engine, hyper, team, lambda state: [state.params["x"]], observer)
+
+
 def test_updates_run_in_order_and_their_metrics_are_averaged_or_stacked() -> None:
-    plan = compiled.Plan(
-        gradient=lambda state, batch: (batch["x"], {"seen": batch["x"], "both": batch["y"]}),
-        apply=lambda state, slope: 2 * state + slope,
-    )
-    update = compiled.learner(plan, None)
+    engine, hyper, state = toy(doubles=1)
     inputs = {"x": jnp.arange(4.0), "y": jnp.arange(8.0).reshape(4, 2)}
-    state, metrics = update(jnp.float32(1), inputs, 4)
-    assert float(state) == 16 + 0 * 8 + 1 * 4 + 2 * 2 + 3
+    state, metrics = updating(engine, hyper)(state, inputs, 4)
+    assert float(state.params["x"]) == 16 + 0 * 8 + 1 * 4 + 2 * 2 + 3
     assert float(metrics["seen"]) == 1.5
     np.testing.assert_array_equal(metrics["both"], inputs["y"])
+    np.testing.assert_array_equal(metrics["weights"], [27.0])
 
 
 def test_the_data_of_a_block_are_prepared_once_with_the_state_before_its_updates() -> None:
-    plan = compiled.Plan(
-        gradient=lambda state, batch: (batch, {}),
-        apply=lambda state, slope: state + slope,
-        prepare=lambda state, inputs: inputs * state,
-        pick=lambda data, i: data[i],
-    )
-    state, _ = compiled.learner(plan, None)(jnp.float32(2), jnp.array([1.0, 10.0]), 2)
-    assert float(state) == 2 + 2 * 1 + 2 * 10
+    engine, hyper, state = toy(scales=True)
+    inputs = {"x": jnp.array([1.0, 10.0]), "y": jnp.zeros(2)}
+    state, _ = updating(engine, hyper)(state, inputs, 2)
+    assert float(state.params["x"]) == 2 + 2 * 1 + 2 * 10
 
 
 def test_device_arrays_do_not_share_numpys_memory() -> None:
@@ -79,16 +120,30 @@ def test_device_arrays_do_not_share_numpys_memory() -> None:
     np.testing.assert_array_equal(on_device["a"], np.arange(1024))
 
 
-@pytest.mark.parametrize("change", ["shape", "missing"])
+@pytest.mark.parametrize("change", ["shape", "missing", "unknown"])
 def test_arrays_that_do_not_fit_the_tree_are_refused(change: str) -> None:
     like = tree(0)
     arrays = compiled.to_arrays(like, "p")
     if change == "shape":
-        arrays["p/0"] = np.zeros(9)
+        arrays["p/b"] = np.zeros(9)
+    elif change == "missing":
+        del arrays["p/b"]
     else:
-        del arrays["p/2"]
-    with pytest.raises(ValueError):
+        arrays["p/x"] = np.zeros(9)
+    with pytest.raises(ValueError, match="p/x" if change == "unknown" else "p/b"):
         compiled.from_arrays(like, arrays, "p")
+
+
+def test_arrays_are_named_by_where_they_stand() -> None:
+    optimiser = compiled.optimizer("adam", compiled.linear(0.1, 0.0, 5), 1.0)
+    state = {"params": {"q/0/w": jnp.ones(2)}, "optimizer": {"q": optimiser.init({"q/0/w": 1.0})}}
+    assert set(compiled.to_arrays(state)) == {
+        "params/q/0/w",
+        "optimizer/q/adam/count",
+        "optimizer/q/adam/mu/q/0/w",
+        "optimizer/q/adam/nu/q/0/w",
+        "optimizer/q/schedule/count",
+    }
 
 
 @pytest.mark.parametrize("name", ["adamw", "lion"])
@@ -113,8 +168,10 @@ class Echo:
         return vector
 
 
-@pytest.mark.parametrize("team", [None, Echo(1), Echo(2)], ids=["alone", "slopes", "states"])
-def test_compiling_is_noticed_when_it_happens_and_only_then(team: Any) -> None:
+@pytest.mark.parametrize("team", [None, Echo(1), Echo(2)], ids=["alone", "grads", "states"])
+def test_compiling_is_noticed_when_it_happens_and_only_then(
+    team: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     happened: list[str] = []
 
     @contextmanager
@@ -123,21 +180,21 @@ def test_compiling_is_noticed_when_it_happens_and_only_then(team: Any) -> None:
         yield
         happened.append("ends")
 
-    def gradient(state: Any, batch: Any) -> tuple[Any, Any]:
-        happened.append("traced")
-        return {"x": batch["x"].sum()}, {"seen": batch["x"].sum()}
+    engine, hyper, _ = toy()
+    loss = Toy.loss
 
-    plan = compiled.Plan(
-        gradient,
-        apply=lambda state, slope: {"x": state["x"] + slope["x"]},
-        slope=lambda state: state,
-    )
-    update = compiled.learner(plan, team, compiling=compiling)
+    def traced(*arguments: Any) -> Any:
+        happened.append("traced")
+        return loss(*arguments)
+
+    monkeypatch.setattr(Toy, "loss", traced)
+    update = updating(engine, hyper, team, compiling)
 
     def call(width: int) -> list[str]:
+        first = toy()[2]
         happened.clear()
-        state, _ = update({"x": jnp.float32(1)}, {"x": jnp.ones((2, width))}, 2)
-        assert float(state["x"]) == 1 + 2 * width
+        state, _ = update(first, {"x": jnp.ones((2, width)), "y": jnp.zeros(2)}, 2)
+        assert float(state.params["x"]) == 1 + 2 * width
         return list(dict.fromkeys(happened))  # JAX may trace a function more than once
 
     assert call(3) == ["begins", "traced", "ends"]

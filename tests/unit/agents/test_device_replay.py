@@ -18,8 +18,9 @@ from support.learning import (
 )
 from support.team import Meeting, ThreadTeam
 
-from exarl.agents import device_learner, device_replay
-from exarl.agents.device_learner import Store
+from exarl.agents import device_replay
+from exarl.agents.device_replay import Store
+from exarl.agents.offpolicy import beta_after
 from exarl.errors import CheckpointError, ConfigError
 from exarl.replay import PrioritisedReplay
 
@@ -31,8 +32,8 @@ CONTINUOUS = continuous_spec()
 
 def store_of(seed: int, size: int, capacity: int, priorities: np.ndarray | None = None) -> Store:
     """A store of ``size`` rows that know their place."""
-    ring = device_replay.empty(capacity, {"place": np.zeros(1, np.int32)})
-    ring = device_replay.add(ring, {"place": np.arange(size, dtype=np.int32)})
+    ring = device_replay.empty_ring(capacity, {"place": np.zeros(1, np.int32)})
+    ring = device_replay.add_to_ring(ring, {"place": np.arange(size, dtype=np.int32)})
     if priorities is None:
         return Store(ring, np.uint32(seed))
     mass = np.zeros(capacity, np.float32)
@@ -46,7 +47,7 @@ def nothing_more(*_: Any) -> dict[str, Any]:
 
 def draw(store: Store, count: int, number: int = 0, beta: float = 0.4) -> dict[str, np.ndarray]:
     sums = None if store.mass is None else jax.numpy.cumsum(store.mass)
-    batch, _ = device_learner.batch(nothing_more, count, store, sums, beta, number)
+    batch, _ = device_replay.batch(nothing_more, count, store, sums, beta, number)
     return {name: np.asarray(array) for name, array in batch.items()}
 
 
@@ -74,7 +75,7 @@ def test_importance_weights_are_those_of_the_host() -> None:
     host = PrioritisedReplay(8, alpha=0.6)
     host.add({"place": np.arange(8, dtype=np.int32)})
     host.update(np.arange(8), priorities)
-    mass = ((priorities + device_learner.EPSILON) ** 0.6).astype(np.float32)
+    mass = ((priorities + device_replay.EPSILON) ** 0.6).astype(np.float32)
     batch = draw(store_of(3, 8, 8, mass), 64, beta=0.7)
     np.testing.assert_allclose(
         batch["weight"], (mass[batch["place"]].min() / mass[batch["place"]]) ** 0.7, rtol=1e-5
@@ -87,14 +88,18 @@ def test_importance_weights_are_those_of_the_host() -> None:
             assert ours[place] == pytest.approx(weight / scale, rel=1e-4)
 
 
+def beta_of(agent: Any) -> float:
+    return float(beta_after(np, agent.config, agent.hyper, agent._updates_made))
+
+
 def drawing(agent: Any) -> Any:
     """What an agent's update draws after rows have come: the batch, its places, and the store."""
 
     @jax.jit
     def draw(store: Store, rows: Any, beta: Any, number: Any) -> Any:
-        store = device_learner.added(store, rows)
+        store = device_replay.added(store, rows)
         sums = None if store.mass is None else jax.numpy.cumsum(store.mass)
-        return *device_learner.batch(agent.draws, 6, store, sums, beta, number), store
+        return *device_replay.batch(agent.algorithm.draws, 6, store, sums, beta, number), store
 
     return draw
 
@@ -112,15 +117,15 @@ def test_updates_are_those_of_the_host_with_the_same_batches(id: str, spec: Any)
     draw = drawing(agent)
     for seed in range(4):
         block = random_block(spec, seed)
-        rows = agent.rows(block)
-        store = agent._replay._store or agent._replay._empty(rows)
+        rows = agent.algorithm.rows(np, agent.hyper, block)
+        store = agent.experience._store or agent.experience.empty(rows)
         made = agent._updates_made
-        drawn = [draw(store, rows, agent._beta(), made + i)[0] for i in range(4)]
-        host._sample = lambda _, drawn=drawn: {
+        drawn = [draw(store, rows, beta_of(agent), made + i)[0] for i in range(4)]
+        host.experience.sample = lambda *_, drawn=drawn: {
             n: np.stack([np.asarray(batch[n]) for batch in drawn]) for n in drawn[0]
         }
         host.train(block)
-        host._rated = None
+        host.experience._unrated = None
         metrics = agent.train(block)
         assert metrics["updates"] == 4
         for name, array in learned(host, "params").items():
@@ -131,23 +136,25 @@ def test_priorities_are_the_errors_and_new_rows_get_the_largest() -> None:
     agent = make_agent(SPEC, learner=True, **{**RATED, "updates_per_step": 1 / 16})
     draw, largest = drawing(agent), np.float32(1)
     for block in blocks(2):
-        rows = agent.rows(block)
-        store = agent._replay._store or agent._replay._empty(rows)
-        batch, places, store = draw(store, rows, agent._beta(), agent._updates_made)
+        rows = agent.algorithm.rows(np, agent.hyper, block)
+        store = agent.experience._store or agent.experience.empty(rows)
+        batch, places, store = draw(store, rows, beta_of(agent), agent._updates_made)
         batch = {name: np.asarray(array) for name, array in batch.items()}
         expected, size = np.array(store.mass), int(store.ring.size)
         assert (expected[size - len(rows["reward"]) : size] == largest).all()
         online, target = (
-            {name: np.array(array) for name, array in agent._learned[part].items()}
+            {name: np.array(array) for name, array in getattr(agent.train_state, part).items()}
             for part in ("params", "target")
         )
-        taken = agent.q_values(np, online, batch["observation"])[np.arange(6), batch["action"]]
-        errors = np.abs(agent.targets(np, online, target, batch) - taken)
-        rated = (errors + device_learner.EPSILON) ** 0.6
+        taken = agent.algorithm.q_values(np, online, batch["observation"])[
+            np.arange(6), batch["action"]
+        ]
+        errors = np.abs(agent.algorithm.targets(np, online, target, batch) - taken)
+        rated = (errors + device_replay.EPSILON) ** 0.6
         for place in set(np.asarray(places).tolist()):
             expected[place] = rated[np.asarray(places) == place].max()
         agent.train(block)
-        stored = agent._replay.state()
+        stored = agent.experience.state()
         np.testing.assert_allclose(stored["mass"], expected[:size], rtol=1e-4)
         largest = stored["largest"]
         assert largest == pytest.approx(max(1.0, expected.max()), rel=1e-4)
@@ -179,10 +186,10 @@ def _with_memory(agent: Any, block: Any) -> Any:
 def test_the_rows_stay_where_they_are() -> None:
     """The compiled call takes the replay's memory over and needs little beside it."""
     agent = make_agent(SPEC, learner=True, **{**RATED, "replay_capacity": 100_000})
-    rows = agent.rows(blocks(1)[0])
-    store = agent._replay._empty(rows)
+    rows = agent.algorithm.rows(np, agent.hyper, blocks(1)[0])
+    store = agent.experience.empty(rows)
     numbers = (np.int32(0), np.float32(1), 4)
-    needs = agent._replay._compiled.lower(agent._learned, store, rows, *numbers).compile()
+    needs = agent.experience._compiled.lower(agent.train_state, store, rows, *numbers).compile()
     size = sum(array.nbytes for array in jax.tree.leaves(store))
     assert needs.memory_analysis().alias_size_in_bytes >= size
     assert needs.memory_analysis().temp_size_in_bytes < size / 3  # sums of the priorities
@@ -194,7 +201,7 @@ def test_what_does_not_fit_is_refused_in_one_sentence() -> None:
         agent.train(blocks(1)[0])
     team = ThreadTeam(Meeting(2), 0, 1)
     with pytest.raises(ConfigError, match="host with several learners"):
-        make_agent(SPEC, **DEVICE).set_learner(team=team)
+        make_agent(SPEC, **DEVICE).join_team(team)
 
 
 def test_a_checkpoint_of_the_other_kind_is_refused() -> None:

@@ -15,6 +15,7 @@ from support.learning import (
     through_storage,
 )
 
+from exarl.agents.dqn import DeepQ
 from exarl.types import Arrays, Block
 
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -42,14 +43,14 @@ VARIANTS: dict[str, dict[str, Any]] = {
 def spied_batches(agent: Any) -> list[Arrays]:
     """Every minibatch the agent will draw, one by one."""
     drawn: list[Arrays] = []
-    sample = agent._replay.sample
+    sample = agent.experience.replay.sample
 
     def spy(rng: np.random.Generator, updates: int, size: int) -> Arrays:
         stacked: Arrays = sample(rng, updates, size)
         drawn.extend({n: a[i] for n, a in stacked.items()} for i in range(updates))
         return stacked
 
-    agent._replay.sample = spy
+    agent.experience.replay.sample = spy
     return drawn
 
 
@@ -83,8 +84,8 @@ def test_metrics_by_hand() -> None:
     params = unpacked(agent)
     metrics = agent.train(blocks(1)[0])
     batch = drawn[0]
-    q = agent.q_values(np, named(params), batch["observation"])
-    following = agent.q_values(np, named(params), batch["next_observation"])
+    q = agent.algorithm.q_values(np, named(params), batch["observation"])
+    following = agent.algorithm.q_values(np, named(params), batch["next_observation"])
     goal = batch["reward"] + batch["discount"] * following.max(1)
     errors = goal - q[np.arange(6), batch["action"]]
     assert metrics["updates"] == 1
@@ -114,8 +115,13 @@ def counted_block() -> Block:
     )
 
 
+def transitions(agent: Any) -> Arrays:
+    rows: Arrays = agent.algorithm.transitions(np, agent.hyper, counted_block())
+    return rows
+
+
 def test_one_step_transitions_by_hand() -> None:
-    rows = make_agent(SPEC, gamma=0.5).transitions(counted_block())
+    rows = transitions(make_agent(SPEC, gamma=0.5))
     np.testing.assert_array_equal(rows["observation"][:, 0], [0, 10, 1, 11, 2, 12, 3, 13])
     np.testing.assert_array_equal(rows["next_observation"][:, 0], [1, 11, 100, 12, 3, 102, 101, 14])
     np.testing.assert_array_equal(rows["action"], np.arange(8) % 4)
@@ -124,7 +130,7 @@ def test_one_step_transitions_by_hand() -> None:
 
 
 def test_two_step_transitions_by_hand() -> None:
-    rows = make_agent(SPEC, gamma=0.5, n_step=2).transitions(counted_block())
+    rows = transitions(make_agent(SPEC, gamma=0.5, n_step=2))
     np.testing.assert_array_equal(rows["reward"], [2, 20, 2, 40, 8, 40, 8, 80])
     np.testing.assert_array_equal(
         rows["next_observation"][:, 0], [100, 12, 100, 102, 101, 102, 101, 14]
@@ -134,7 +140,7 @@ def test_two_step_transitions_by_hand() -> None:
 
 def test_rewards_are_scaled() -> None:
     plain, scaled = (make_agent(SPEC, reward_scale=s, n_step=2) for s in (1.0, 0.1))
-    rows, small = plain.transitions(counted_block()), scaled.transitions(counted_block())
+    rows, small = transitions(plain), transitions(scaled)
     np.testing.assert_allclose(small["reward"], 0.1 * rows["reward"], rtol=1e-6)
     np.testing.assert_array_equal(small["discount"], rows["discount"])
 
@@ -161,24 +167,24 @@ def test_one_compiled_call_equals_updates_one_at_a_time() -> None:
     assert len(drawn) == 12
     for batch in drawn:
         one = {name: array[None] for name, array in batch.items()}
-        other._replay.sample = lambda *_, one=one: one
+        other.experience.replay.sample = lambda *_, one=one: one
         assert other.train(blocks(1)[0])["updates"] == 1
     for array, again in zip(
-        jax.tree.leaves(agent._learned), jax.tree.leaves(other._learned), strict=True
+        jax.tree.leaves(agent.train_state), jax.tree.leaves(other.train_state), strict=True
     ):
         np.testing.assert_allclose(array, again, rtol=1e-5, atol=1e-7)
 
 
-def test_one_compilation_serves_a_run_and_a_restored_one() -> None:
+def test_one_compilation_serves_a_run_and_a_restored_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Python sees the loss only while it is traced."""
-    agent = learner(**SMALL)
-    traced, loss = [], agent.loss
+    traced, loss = [], DeepQ.loss
 
     def spy(*arguments: Any) -> Any:
         traced.append(True)
         return loss(*arguments)
 
-    agent.loss = spy
+    monkeypatch.setattr(DeepQ, "loss", spy)
+    agent = learner(**SMALL)
     agent.train(blocks(1)[0])
     first = len(traced)
     assert first > 0

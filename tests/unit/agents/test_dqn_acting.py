@@ -37,7 +37,7 @@ def test_weights_round_trip_and_carry_the_policy() -> None:
     actor.set_weights(weights)
     np.testing.assert_array_equal(actor.get_weights(), weights)
     seen = random_block(SPEC, 5, steps=200, width=1).observations[:, 0]
-    expected = trained.q_values(np, named(unpacked(trained)), seen).argmax(1)
+    expected = trained.algorithm.q_values(np, named(unpacked(trained)), seen).argmax(1)
     assert len(set(expected.tolist())) > 1
     np.testing.assert_array_equal(actor.action(seen)[0], expected)
     with pytest.raises(ValueError, match="expected"):
@@ -195,14 +195,18 @@ def test_actors_make_the_targets_the_learner_would_make(double: bool, act_with: 
     )
     assert any(np.abs(online[n] - target[n]).max() > 1e-3 for n in online)
     expected = reference_targets(
-        online, target, actor.transitions(block), double=double, dueling=False
+        online,
+        target,
+        actor.algorithm.transitions(np, actor.hyper, block),
+        double=double,
+        dueling=False,
     )
     np.testing.assert_allclose(
         prepared.recorded["target"], expected.reshape(8, 2), rtol=1e-4, atol=1e-5
     )
     assert {n: a.dtype for n, a in prepared.recorded.items()} == {"target": np.float32}
     shown = target if act_with == "target" else online
-    np.testing.assert_allclose(actor.acting["q"]["0/w"], shown["0/w"], rtol=1e-6)
+    np.testing.assert_allclose(actor.policy.parts["q"]["0/w"], shown["0/w"], rtol=1e-6)
 
 
 def test_the_first_update_is_the_same_whoever_makes_the_targets() -> None:
@@ -211,7 +215,7 @@ def test_the_first_update_is_the_same_whoever_makes_the_targets() -> None:
         parameters = by_actors(kind, updates_per_step=1e-9)
         trained = learner(**parameters)
         trained.train(actor_of(trained, parameters).prepare(blocks(1)[0]))
-        ends.append({n: np.asarray(a) for n, a in trained._learned["params"].items()})
+        ends.append({n: np.asarray(a) for n, a in trained.train_state.params.items()})
     for name, array in ends[0].items():
         np.testing.assert_allclose(ends[1][name], array, rtol=1e-5, atol=1e-6)
 

@@ -29,20 +29,21 @@ def make_team(size: int, every: int = 1, **parameters: Any) -> list[Any]:
     agents = []
     for index in range(size):
         agents.append(make_agent(SPEC, **{**PARAMETERS, **parameters}))
-        agents[-1].set_learner(team=ThreadTeam(meeting, index, every))
+        agents[-1].join_team(ThreadTeam(meeting, index, every))
+        agents[-1].set_learner()
     return agents
 
 
 def spied(agent: Any) -> list[Arrays]:
     """The stacks of minibatches the agent draws."""
     drawn: list[Arrays] = []
-    sample = agent._replay.sample
+    sample = agent.experience.replay.sample
 
     def spy(*arguments: Any) -> Arrays:
         drawn.append(sample(*arguments))
         return drawn[-1]
 
-    agent._replay.sample = spy
+    agent.experience.replay.sample = spy
     return drawn
 
 
@@ -86,8 +87,8 @@ def test_what_one_learns_is_not_diluted_by_those_without_data(every: int) -> Non
     alone = make_agent(SPEC, learner=True, **PARAMETERS)
     drawn, block = spied(agents[0]), random_block(SPEC, 0, scale=3.0)
     train_together(agents, [block, None, None])
-    alone._replay.sample = lambda *_: drawn[0]
-    alone.train(block, 32)
+    alone.experience.replay.sample = lambda *_: drawn[0]
+    alone.train_in_team(block, 32)
     for name, array in parameters_of(alone).items():
         np.testing.assert_allclose(parameters_of(agents[2])[name], array, rtol=1e-5, atol=1e-6)
 
@@ -99,8 +100,8 @@ def test_states_are_averaged_every_so_many_updates() -> None:
     block = random_block(SPEC, 0, scale=3.0)
     train_together(agents, [block, random_block(SPEC, 1, scale=3.0)])
     for agent, stacks in zip(alone, drawn, strict=True):
-        agent._replay.sample = lambda *_, stack=stacks[0]: stack
-        agent.train(block, 32)
+        agent.experience.replay.sample = lambda *_, stack=stacks[0]: stack
+        agent.train_in_team(block, 32)
     assert_same_state(agents)
     one, other = (parameters_of(agent) for agent in alone)
     for name, array in parameters_of(agents[0]).items():

@@ -1,4 +1,4 @@
-"""The seed's trainer, word for word."""
+"""The flags of an RLlib training script, in EXARL's terms."""
 
 from __future__ import annotations
 

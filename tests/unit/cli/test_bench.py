@@ -17,7 +17,7 @@ from support.jobs import EXARL, run
 from exarl.cli.advice import advise
 from exarl.comm.layout import Layout
 from exarl.config import Configuration
-from exarl.run.components import configure
+from exarl.run.configure import configure
 from exarl.training.measure import EnvRate, LearningRate
 
 SMALL = ("--hidden", "[8]", "--seconds", "0.4")

@@ -13,7 +13,7 @@ from gymnasium import spaces
 
 from exarl import registry
 from exarl.config import type_name
-from exarl.run.components import lookup
+from exarl.run.configure import lookup
 
 KINDS = {
     "agents": ("agent", registry.agents),

@@ -15,7 +15,8 @@ from exarl.cli.export import identifier
 from exarl.export import Policy, evaluate, from_npz
 from exarl.export.policy import Affine, ArgMax
 from exarl.records.checkpoint import Checkpoint, save_checkpoint
-from exarl.run.components import configure, create_run
+from exarl.run.configure import configure
+from exarl.run.start import create_run
 
 
 class Linear:
@@ -89,7 +90,7 @@ def test_a_file_name_becomes_a_c_name(stem: str, name: str) -> None:
 
 def test_the_best_policy_on_request(exarl: Any, run: Path) -> None:
     words = ("export", str(run), "--format", "npz", "--best")
-    exarl(*words).refused("keeps no best policy")
+    exarl(*words).refused("has no best policy")
     save(run / "best", 900, np.array([0.0, 0, -1, 0], np.float32))
     assert "policy after 900 steps" in exarl(*words).out
     seen = np.array([[0, 0, 0.1, 0]])
@@ -99,7 +100,7 @@ def test_the_best_policy_on_request(exarl: Any, run: Path) -> None:
 def test_what_is_there_stays_unless_forced(exarl: Any, run: Path) -> None:
     Path("kept.npz").write_text("precious")
     words = ("export", str(run), "--format", "npz", "--output", "kept.npz")
-    exarl(*words).refused("kept.npz is there already", "--force")
+    exarl(*words).refused("kept.npz already exists", "--force")
     assert Path("kept.npz").read_text() == "precious"
     assert exarl(*words, "--force").code == 0
     assert from_npz("kept.npz").inputs == 4
@@ -110,7 +111,7 @@ def test_what_is_there_stays_unless_forced(exarl: Any, run: Path) -> None:
     [
         ([], ["which --format?", "npz, onnx or c"]),
         (["--format", "onxn"], ["no format 'onxn'", "did you mean 'onnx'?"]),
-        (["--format", "c", "--output", "nowhere/p.h"], ["nowhere is no folder"]),
+        (["--format", "c", "--output", "nowhere/p.h"], ["there is no folder nowhere"]),
         (["--format", "c", "--output", "."], ["it is a folder"]),
         (["--format", "c", "--output", "x" * 5000], ["cannot write"]),
         (["--format", "c", "--nonsense"], ["unexpected '--nonsense'"]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import subprocess
@@ -14,7 +15,7 @@ import pytest
 
 import exarl as package
 from exarl.cli import main as cli
-from exarl.cli.commands import Command
+from exarl.cli.commands import COMMANDS, Command
 from exarl.comm.threads import THREADS, limit_threads
 from exarl.config import LearnerConfig, schema_of
 from exarl.errors import CheckpointError, ConfigError, ExarlError
@@ -89,7 +90,7 @@ def test_the_version_is_that_of_the_package() -> None:
         (["train", "--agent", "DQN"], ["unknown agent 'DQN'", "did you mean 'DQN-v0'?"]),
         (["train", "--env", "CartPole"], ["did you mean 'CartPole-v1'?"]),
         (["train", "--epsilom", "1"], ["'epsilom'", "command line", "did you mean 'epsilon'?"]),
-        (["describe", "DQN-v1"], ["nothing is called 'DQN-v1'", "did you mean 'DQN-v0'?"]),
+        (["describe", "DQN-v1"], ["there is no 'DQN-v1'", "did you mean 'DQN-v0'?"]),
         (["describe", "CartPole-v5"], ["did you mean 'CartPole-v1'?"]),
         (["list", "agent"], ["cannot list 'agent'", "did you mean 'agents'?"]),
         (["check-env", "Acrobot"], ["did you mean 'Acrobot-v1'?"]),
@@ -263,3 +264,16 @@ def test_a_closed_pager_is_no_error() -> None:
     )
     assert done.returncode == 0
     assert done.stderr == ""
+
+
+def test_every_command_has_a_function_and_a_help_text() -> None:
+    for command in COMMANDS.values():
+        module, _, function = command.entry.partition(":")
+        found = importlib.import_module(f"exarl.cli.{module}")
+        assert callable(getattr(found, function))
+        text = getattr(found, command.help)
+        assert (text if isinstance(text, str) else text([])).startswith("usage: exarl ")
+
+
+def test_help_after_two_dashes_belongs_to_the_other_command(exarl: Any) -> None:
+    exarl("slurm", "--", "train", "--help").refused("unknown parameter 'help'")

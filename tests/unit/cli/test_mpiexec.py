@@ -132,7 +132,7 @@ sys.exit(1)
 
 
 def fake(monkeypatch: pytest.MonkeyPatch, folder: Path, name: str, signals: int) -> None:
-    """An ``mpiexec`` beside this Python which waits for so many signals and notes them."""
+    """An ``mpiexec`` beside this Python which waits for N signals and notes them."""
     folder.mkdir()
     script = folder / "mpiexec"
     script.write_text(FAKE.format(python=sys.executable, name=name, signals=signals))

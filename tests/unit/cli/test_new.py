@@ -18,16 +18,16 @@ KINDS = ("env", "agent", "workflow")
     ("words", "parts"),
     [
         ([], ["which kind"]),
-        (["enw", "x_env"], ["cannot write a new 'enw'", "did you mean 'env'?"]),
+        (["enw", "x_env"], ["cannot create 'enw'", "did you mean 'env'?"]),
         (["env"], ["which name?", "exarl new env my_env"]),
-        (["env", "My_env"], ["'My_env' is no module's name"]),
-        (["env", "2nd"], ["is no module's name"]),
-        (["env", "a-b"], ["is no module's name"]),
-        (["env", "../up"], ["is no module's name"]),
-        (["env", ""], ["is no module's name"]),
+        (["env", "My_env"], ["'My_env' is not a module name"]),
+        (["env", "2nd"], ["is not a module name"]),
+        (["env", "a-b"], ["is not a module name"]),
+        (["env", "../up"], ["is not a module name"]),
+        (["env", ""], ["is not a module name"]),
         (["agent", "class"], ["Python's own"]),
         (["agent", "random"], ["Python's own"]),
-        (["workflow", "numpy"], ["there is a module 'numpy' already"]),
+        (["workflow", "numpy"], ["a module 'numpy' already exists"]),
         (["env", "x_env", "--dir", "nowhere"], ["no folder nowhere"]),
         (["env", "x_env", "more"], ["unexpected 'more'"]),
         (["env", "x_env", "--force"], ["unexpected '--force'"]),
@@ -43,7 +43,7 @@ def test_a_mistake_is_one_line_and_nothing_is_written(
 def test_nothing_is_overwritten(exarl: Any) -> None:
     Path("x_env").mkdir()
     Path("x_env/mine.txt").write_text("mine")
-    exarl("new", "env", "x_env").refused("x_env is there already")
+    exarl("new", "env", "x_env").refused("x_env already exists")
     assert [path.name for path in Path.cwd().rglob("*")] == ["x_env", "mine.txt"]
 
 

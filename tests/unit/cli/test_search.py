@@ -33,7 +33,7 @@ def test_a_command_has_the_same_help_either_way(exarl: Any) -> None:
 @pytest.mark.parametrize(
     ("word", "parts"),
     [
-        ("isolation", ["--env_isolation (exarl train)", "a process of its own"]),
+        ("isolation", ["--env_isolation (exarl train)", "its own process"]),
         ("learning_rate", ["--learning_rate (A2C-v0", "sweep"]),
         ("--lr", ["--learning_rate"]),
         ("LAMBDA", ["--gae_lambda"]),

@@ -1,7 +1,7 @@
 """``exarl slurm``: what it refuses, and the scripts it writes.
 
 The scripts are compared with the files in ``scripts``; ``tests/slurm`` runs them. After a wanted change
-write a file anew with ``exarl slurm --output FILE ...`` and read the difference.
+write a file again with ``exarl slurm --output FILE ...`` and read the difference.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ def test_the_script_is_the_one_in_the_file_and_bash_can_read_it(exarl: Any, name
 @pytest.mark.parametrize(
     ("words", "parts"),
     [
-        (["--nodes", "2"], ["a command comes after '--'", "exarl slurm --nodes 2"]),
-        (["--"], ["a command comes after '--'"]),
+        (["--nodes", "2"], ["the command is missing; it follows '--'", "exarl slurm --nodes 2"]),
+        (["--"], ["the command is missing; it follows '--'"]),
         (["--", "trian"], ["cannot run 'trian'", "did you mean 'train'?"]),
         (["--node", "2", *CART], ["unexpected '--node'", "did you mean 'nodes'?"]),
         (["2", *CART], ["unexpected '2'"]),
@@ -76,26 +76,32 @@ def test_the_script_is_the_one_in_the_file_and_bash_can_read_it(exarl: Any, name
         (["--nodes", *CART], ["--nodes needs a value"]),
         (["--time", "soon", *CART], ["--time is 30 (minutes)", "not 'soon'"]),
         (["--time", "1:2:3:4", *CART], ["--time is"]),
-        (["--time", "2", *CART], ["--time 2 is not longer than the 120 s"]),
-        (["--time", "00:01:30", *CART], ["is not longer"]),
+        (["--time", "2", *CART], ["--time 2 is too short: the run stops 120 s before its end"]),
+        (["--time", "00:01:30", *CART], ["is too short"]),
         (["--signal-before", "70000", *CART], ["at most 65535"]),
         (["--account", "a b", *CART], ["--account is one word"]),
-        (["--job-name", "a/b", *CART], ["no '/'"]),
+        (["--job-name", "a/b", *CART], ["cannot contain '/'"]),
         (["--array", "some", *CART], ["--array is 0-9"]),
         (["--sbatch", "mem=0", *CART], ["--sbatch is an option of sbatch"]),
         (["--sbatch", "--x\n#SBATCH --y", *CART], ["--sbatch is an option of sbatch"]),
         (["--launcher", "mpirum", *CART], ["no launcher 'mpirum'"]),
-        (["--launcher", "ray", *CART], ["workflow 'sync' does not run by --launcher ray"]),
+        (["--launcher", "ray", *CART], ["workflow 'sync' does not run with --launcher ray"]),
         (["--learner-cpus", "2", *CART], ["need --actor-nodes"]),
-        (["--actor-nodes", "2", "--array", "1-2", *CART], ["cannot go with --array"]),
-        (["--actor-nodes", "2", "--launcher", "mpiexec", *CART], ["cannot go with --launcher"]),
+        (["--actor-nodes", "2", "--array", "1-2", *CART], ["cannot be used with --array"]),
+        (
+            ["--actor-nodes", "2", "--launcher", "mpiexec", *CART],
+            ["cannot be used with --launcher"],
+        ),
         ([*CART, "--seed", "%a"], ["'%a' needs --array"]),
         ([*CART, "--gama", "0.9"], ["unknown parameter 'gama'", "did you mean 'gamma'?"]),
-        ([*CART, "--procs", "2"], ["leave --procs out"]),
+        ([*CART, "--procs", "2"], ["omit --procs"]),
         (["--nodes", "2", *CART, "--workflow", "fused"], ["runs on one rank, not on 2"]),
         (["--nodes", "3", *CART, "--process_per_env", "4"], ["3 ranks cannot hold", "5, 9, 13"]),
         (["--actor-nodes", "3", *CART, "--process_per_env", "2"], ["4 ranks", "3, 5, 7"]),
-        (["--array", "0-9", *CART, "--run_dir", "here"], ["of every task of the array"]),
+        (
+            ["--array", "0-9", *CART, "--run_dir", "here"],
+            ["all tasks of the array would share run_dir"],
+        ),
         (["--", "resume", "nowhere"], ["nowhere"]),
         (["--", "resume"], ["which run directory?"]),
     ],
@@ -137,7 +143,7 @@ def test_the_prologue_may_be_a_file_and_the_script_goes_to_one(exarl: Any) -> No
     words = ("slurm", "--prologue", "modules.sh", "--output", "job.sh", *CART)
     assert exarl(*words).out == ""
     assert "\nmodule load mpi\n" in Path("job.sh").read_text()
-    exarl(*words).refused("job.sh is there already")
+    exarl(*words).refused("job.sh already exists")
 
 
 def test_without_sbatch_nothing_is_submitted(exarl: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from exarl.cli import watch
 
 
 def later(*steps: Callable[[], object]) -> threading.Thread:
-    """Take the steps one after the other while somebody watches."""
+    """Take the steps one after the other while the run is watched."""
 
     def work() -> None:
         for step in steps:
@@ -49,9 +49,9 @@ def test_a_run_is_waited_for_and_followed_to_its_end(exarl: Any, tmp_path: Path)
     def end() -> None:
         (path / "summary.json").write_text(json.dumps(make_summary(last)))
 
-    helper = later(lambda: write_run(path, rows=3, ended=False), go_on, end)
+    thread = later(lambda: write_run(path, rows=3, ended=False), go_on, end)
     answer = exarl("watch", "out", "--interval", "0.05")
-    helper.join()
+    thread.join()
     assert answer.code == 0
     assert answer.err == "no run directory at out; waiting for it (Ctrl-C ends)\n"
     assert "\n75 steps  |" in answer.out
@@ -70,9 +70,9 @@ def test_a_continued_run_does_not_end_with_the_old_summary(exarl: Any, tmp_path:
     run.result.touch()  # resumed: younger than the summary
     os.utime(run.summary, (time.time() - 5, time.time() - 5))
     end = make_summary(last)
-    helper = later(cut_and_go_on, lambda: run.summary.write_text(json.dumps(end)))
+    thread = later(cut_and_go_on, lambda: run.summary.write_text(json.dumps(end)))
     answer = exarl("watch", "run", "--interval", "0.05")
-    helper.join()
+    thread.join()
     assert answer.code == 0
     assert "reward         55.00" in answer.out
 
@@ -83,7 +83,7 @@ def test_once_tells_the_age_and_a_silent_run(exarl: Any, tmp_path: Path) -> None
     old = time.time() - 600
     os.utime(run.result, (old, old))
     told = exarl("watch", "run", "--once").out.splitlines()[-1]
-    assert told == "no news for 10 min; it was started on node7"
+    assert told == "no new row for 10 min; it was started on node7"
     run.result.unlink()
     assert exarl("watch", "run", "--once").out.splitlines()[-1] == "no row yet"
 

@@ -77,3 +77,11 @@ def test_what_is_left_is_refused() -> None:
     line.nothing_left([])
     with pytest.raises(ConfigError, match="unexpected '--x'"):
         line.nothing_left(["--x", "1"])
+
+
+def test_a_choice_names_the_nearest_option_or_all() -> None:
+    line.check_choice("srun", ("srun", "ray"), "no launcher 'srun'")
+    with pytest.raises(ConfigError, match=r"no launcher 'srum'; did you mean 'srun'\?"):
+        line.check_choice("srum", ("srun", "ray"), "no launcher 'srum'")
+    with pytest.raises(ConfigError, match=r"no launcher 'xyz' \(srun, ray\)"):
+        line.check_choice("xyz", ("srun", "ray"), "no launcher 'xyz'")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -76,6 +77,32 @@ def test_a_block_survives_its_journey(run: Any, seed: int) -> None:
     assert list(back.recorded) == list(recorded)
 
 
+def test_a_block_says_who_sent_it_and_which_one_it_is() -> None:
+    spec = EnvSpec("Toy-v0", ArraySpec((3,), "float32"), ArraySpec((), "int64"), 2)
+    codec, block = BlockCodec(spec, {}), make_block(1, spec, {}, 4, 2)
+    head, back = codec.decode_numbered(codec.encode(block, 7, 2**40))
+    assert (head.sender, head.number, head.steps, head.width) == (7, 2**40, 4, 2)
+    assert_same_block(back, block)
+
+
+def test_no_block_is_longer_than_the_longest() -> None:
+    spec = EnvSpec("Toy-v0", ArraySpec((3,), "float32"), ArraySpec((), "int64"), 2)
+    codec, most = BlockCodec(spec, {}), 2**63 - 1
+    block = make_block(1, spec, {}, 4, 2)
+    everywhere = dataclasses.replace(
+        block,
+        terminated=np.ones((4, 2), bool),
+        truncated=np.zeros((4, 2), bool),
+        final_observations=np.zeros((8, 3), np.float32),
+        episode_returns=np.zeros(8),
+        episode_lengths=np.zeros(8, np.int64),
+        failures=np.zeros((2, 1 + len(FAILURES)), np.int64),
+        version=most,
+        restarts=most,
+    )
+    assert len(codec.encode(everywhere, most, most)) <= codec.max_bytes(4, 2)
+
+
 def test_blocks_of_a_run_differ_in_length_only_by_their_ends() -> None:
     spec = EnvSpec("Toy-v0", ArraySpec((3,), "float32"), ArraySpec((), "int64"), 2)
     codec = BlockCodec(spec, {})
@@ -133,6 +160,24 @@ def test_blocks_can_wait_in_a_checkpoint_in_their_order() -> None:
     assert len(back) == len(blocks)
     for one, other in zip(back, blocks, strict=True):
         assert_same_block(one, other)
+
+
+def test_blocks_in_a_checkpoint_have_named_arrays() -> None:
+    """The layout of messages may change; what a checkpoint holds is read by later versions."""
+    spec = EnvSpec("Toy-v0", ArraySpec((3,), "float32"), ArraySpec((), "int64"), 2)
+    codec = BlockCodec(spec, {"v": ArraySpec((), "float32")})
+    block = dataclasses.replace(make_block(1, spec, codec.recorded, 2, 2), version=7, restarts=3)
+    packed = codec.pack([block])
+    np.testing.assert_array_equal(packed["000000/rewards"], block.rewards)
+    np.testing.assert_array_equal(packed["000000/recorded/v"], block.recorded["v"])
+    assert (packed["000000/version"], packed["000000/restarts"]) == (7, 3)
+    wide = dataclasses.replace(spec, observation=ArraySpec((4,), "float32"))
+    said = r"observations of a block is float32 \[3, 2, 3\], not float32 \[3, 2, 4\]"
+    with pytest.raises(ValueError, match=said):
+        BlockCodec(wide, codec.recorded).unpack(packed)
+    del packed["000000/failures"]
+    with pytest.raises(KeyError, match="failures"):
+        codec.unpack(packed)
 
 
 # -- named arrays ---------------------------------------------------------------------------------

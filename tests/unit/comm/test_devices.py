@@ -1,4 +1,4 @@
-"""Which GPU a learner takes, and that nobody else takes one."""
+"""Which GPU a learner takes, and that no other process takes one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from exarl.comm.devices import PLATFORMS, PREALLOCATE, VISIBLE, leave_gpu, take_
 
 
 def machine(path: Path, gpus: int) -> str:
-    """A /dev with so many GPUs, and the other files their driver puts there."""
+    """A /dev with N GPUs, and the other files their driver puts there."""
     for name in ["nvidiactl", "nvidia-uvm", *(f"nvidia{n}" for n in range(gpus))]:
         (path / name).touch()
     return str(path)

@@ -32,6 +32,12 @@ def test_messages_keep_their_order_and_their_tag() -> None:
     ]
 
 
+def test_what_rank_0_shares_reaches_every_rank() -> None:
+    data = {"seed": 2**127, "rates": [0.5, float("inf")], "place": None}
+    boxes = mailboxes(3)
+    assert [box.share(data if box.rank == 0 else None, tag=5) for box in boxes] == [data] * 3
+
+
 @pytest.mark.parametrize("size", [2, 3])
 @pytest.mark.parametrize("seed", range(3))
 def test_a_team_averages_by_weight(size: int, seed: int) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from exarl.config import Configuration
-from exarl.run.components import configure
+from exarl.run.configure import configure
 
 
 @dataclass(frozen=True)

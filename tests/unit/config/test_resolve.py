@@ -1,4 +1,4 @@
-"""From sources to one frozen configuration: environments' parameters, the seed's files, round trips."""
+"""From sources to one frozen configuration: parameters of environments, old files, round trips."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from gymnasium import spaces
 from exarl import registry
 from exarl.config import FAMILIES, resolve, stored_source
 from exarl.errors import ConfigError
-from exarl.run.components import build_episode, lookup
+from exarl.run.build import build_episode
+from exarl.run.configure import lookup
 
 SEEDS_LEARNER = {
     "agent": "DQN-v0",
@@ -148,7 +149,7 @@ def test_what_gymnasium_leaves_to_the_framework_is_no_parameter(place: Any) -> N
             place.configure("--env", "ExaCartPole-v1", word, "human")
 
 
-# -- the seed's files --------------------------------------------------------------------------------
+# -- files of the original EXARL -----------------------------------------------------------------------
 
 
 def test_the_seeds_example_resolves_with_what_there_is(place: Any) -> None:
@@ -238,7 +239,7 @@ def test_a_stored_configuration_of_another_shape_is_refused(data: Any) -> None:
 
 
 def test_a_stored_run_with_a_change_on_top(place: Any) -> None:
-    stored = place.configure("--total_steps", "10").to_source("config.json")
+    stored = stored_source(place.configure("--total_steps", "10").to_json(), "config.json")
     more = dataclasses.replace(stored, values={"total_steps": 20}, origin="command line")
     again = resolve(lookup, [stored, more])
     assert again.learner.total_steps == 20

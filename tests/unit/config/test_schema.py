@@ -17,7 +17,7 @@ from exarl import registry
 from exarl.config import LearnerConfig, Parameter, param, schema_of, schema_of_signature, type_name
 from exarl.config.schema import check
 from exarl.errors import ConfigError
-from exarl.run.components import lookup
+from exarl.run.configure import lookup
 
 REGISTRIES = {
     "agent": registry.agents,

@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 
 from exarl.display import progress
-from exarl.display.panel import eta_seconds, fraction_done, plain_line
+from exarl.display.panel import plain_line
 from exarl.display.progress import make_progress
+from exarl.records.stops import eta_seconds, fraction_done
 
 TITLE = "DQN-v0 · CartPole-v1 · sync"
 STOPS = {"total_steps": 60_000, "n_episodes": None, "wall_time": None, "target_reward": 475.0}

@@ -184,7 +184,7 @@ def test_what_to_change_is_said(factory: Any, words: list[str]) -> None:
 
 def test_the_speed_comes_with_limits_to_set() -> None:
     found = checked(Drift)["speed"]
-    assert "us a step" in found.detail and "ms a reset" in found.detail
+    assert "us per step" in found.detail and "ms per reset" in found.detail
     assert "--step_timeout 5 " in found.hint
 
 

@@ -15,7 +15,8 @@ from exarl.envs import describe_env, make_env
 from exarl.envs.context import EnvContext, free_port, make_context, visible_devices
 from exarl.errors import ConfigError
 from exarl.records.directory import RunDirectory
-from exarl.run.components import Home, build_env, configure
+from exarl.run.build import Home, build_env
+from exarl.run.configure import configure
 
 
 def test_each_environment_has_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,8 @@ from gymnasium.experimental.functional import FuncEnv
 
 from exarl.envs.spaces import adapt
 from exarl.errors import ConfigError
-from exarl.run.components import build_episode, configure
+from exarl.run.build import build_episode
+from exarl.run.configure import configure
 
 jax = pytest.importorskip("jax")
 from exarl.envs.device import DeviceEnvs, functions_of  # noqa: E402

@@ -18,7 +18,7 @@ SEEDS = range(4)
 
 
 def play(episode: Episode, actions: list[int]) -> list[tuple[Any, ...]]:
-    """What is seen on the way, begun anew whenever an episode ends."""
+    """What is seen on the way; a new episode begins whenever one ends."""
     seen = []
     for action in actions:
         observation, reward, terminated, truncated = episode.step(action)

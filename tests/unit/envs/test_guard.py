@@ -1,4 +1,4 @@
-"""An environment that fails is made anew, and nothing of the failed step is ever seen."""
+"""An environment that fails is made again, and nothing of the failed step is ever seen."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Flaky(Counter):
 def guarded(
     make: Callable[[int], Any], env_ids: Collection[int], steps: int, patience: int = 10
 ) -> Rollout:
-    """A rollout over environments that are made anew when they fail."""
+    """A rollout over environments that are made again when they fail."""
     agent = Scripted(adapter_of(make(0)).spec)
     episodes = []
     for i in env_ids:

@@ -1,4 +1,4 @@
-"""An environment in a process of its own is the same environment, and takes nobody down with it."""
+"""An environment in a process of its own is the same environment, and crashes alone."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ from exarl.envs import make_env
 from exarl.envs.base import described
 from exarl.envs.context import make_context
 from exarl.envs.episode import Episode
+from exarl.envs.external.env import Timeouts
 from exarl.envs.guard import Guard
-from exarl.envs.isolation import Limits, isolate
+from exarl.envs.isolation import isolate
 from exarl.errors import ConfigError, EnvironmentFailure
 from exarl.learning.exploration import Streams
 from exarl.types import FAILURES
@@ -89,7 +90,7 @@ def test_it_is_the_same_environment(name: str) -> None:
 )
 def test_every_failure_is_named(tmp_path: Path, deed: str, kind: str, words: str) -> None:
     out = tmp_path / "logs" / "env.out"
-    env, _ = isolate("Handful-v0", {}, output=out, limits=Limits(step=0.3))
+    env, _ = isolate("Handful-v0", {}, output=out, timeouts=Timeouts(step=0.3))
     env.reset(seed=0)
     env.step(DEEDS.index("nothing"))
     with pytest.raises(EnvironmentFailure, match=words) as caught:
@@ -117,7 +118,7 @@ def test_a_guarded_environment_comes_back_from_all_of_them() -> None:
             return np.array([DEEDS.index(deed)]), {}
 
     def make() -> Any:
-        return isolate("Handful-v0", {}, limits=Limits(step=0.4))[0]
+        return isolate("Handful-v0", {}, timeouts=Timeouts(step=0.4))[0]
 
     env = make()
     episode = episode_of(env, guard=Guard(make, 10))
@@ -154,7 +155,7 @@ def test_nothing_is_left_of_it() -> None:
     """Neither its process, nor what that has started, nor a file in memory."""
     before = files_in_memory()
     for end, leaves in (("close", "sleeper"), ("hang", "daemon"), ("segfault", "daemon")):
-        env, _ = isolate("Handful-v0", {}, limits=Limits(step=2.0))
+        env, _ = isolate("Handful-v0", {}, timeouts=Timeouts(step=2.0))
         env.reset(seed=0)
         _, pid, started = env.step(DEEDS.index(leaves))[0].astype(int).tolist()
         assert not dead(pid) and not dead(started)

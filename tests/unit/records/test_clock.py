@@ -29,7 +29,7 @@ def test_restarts_are_named_when_they_take_the_time() -> None:
         ("inference", "70%", {"learn": 0.3, "wait": 0.7}, {"env": 0.1, "inference": 0.9}),
         # In sync the learner waits for the slowest, and so do the other actors.
         ("uneven", "40%", {"learn": 0.1, "wait": 0.9}, {"env": 0.5, "wait": 0.5}),
-        # Turns of equal length: nobody waits but for the other side.
+        # Turns of equal length: each side waits only for the other.
         ("learning", "50%", {"learn": 0.5, "wait": 0.5}, {"env": 0.5, "wait": 0.5}),
         # Half of the time went into beginning; of the rest learning took a fifth.
         ("environment", "80%", {"start": 0.2, "compile": 0.3, "learn": 0.1, "env": 0.4}, {}),

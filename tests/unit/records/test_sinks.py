@@ -15,8 +15,9 @@ from support.runs import make_row, write_run
 from exarl.errors import ConfigError
 from exarl.records import sinks
 from exarl.records.metrics import MetricsLog
-from exarl.records.sinks import Aside, check_sinks, open_sinks
-from exarl.run.components import check_configuration, configure
+from exarl.records.sinks import BackgroundSink, check_sinks, open_sinks
+from exarl.run.checks import check_configuration
+from exarl.run.configure import configure
 
 
 class Kept:
@@ -45,7 +46,7 @@ class Kept:
 
 def test_every_row_arrives_in_order_before_close_returns() -> None:
     kept = Kept()
-    sink = Aside("kept", lambda: kept)
+    sink = BackgroundSink("kept", lambda: kept)
     for step in range(50):
         sink.scalars(step, {"a": float(step), "nan": float("nan"), "inf": float("inf")})
     sink.close()
@@ -60,7 +61,7 @@ def test_one_that_fails_is_given_up_with_one_line(
     fails: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
-        sink = Aside("kept", lambda: Kept(fails))
+        sink = BackgroundSink("kept", lambda: Kept(fails))
         for step in range(20):
             sink.scalars(step, {"a": 1.0})
             time.sleep(0.001)
@@ -74,7 +75,7 @@ def test_one_that_hangs_is_not_waited_for(
 ) -> None:
     monkeypatch.setattr(sinks, "_LAST_WORDS_S", 0.05)
     kept = Kept("hang")
-    sink = Aside("kept", lambda: kept)
+    sink = BackgroundSink("kept", lambda: kept)
     began = time.monotonic()
     for step in range(10_000):
         sink.scalars(step, {"a": 1.0})
@@ -89,7 +90,7 @@ def test_one_that_hangs_is_not_waited_for(
 def test_sinks_get_a_row_a_second_the_last_row_and_evaluations(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", rows=1)
     kept = Kept()
-    log = MetricsLog(run, ["loss"], sinks=[Aside("kept", lambda: kept)])
+    log = MetricsLog(run, ["loss"], sinks=[BackgroundSink("kept", lambda: kept)])
     for iteration in range(1, 1001):
         log.write(make_row(iteration, 1.0))
     log.evaluated(25_000, [3.0, 5.0], [1, 1])

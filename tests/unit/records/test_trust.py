@@ -9,7 +9,7 @@ import pytest
 
 from exarl.config import FAMILIES
 from exarl.records.trust import names_of_run, names_of_study
-from exarl.run.components import configure
+from exarl.run.configure import configure
 
 
 def config(**parts: dict[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from exarl.report import figures
 from exarl.report.groups import make_groups
 from exarl.report.page import COLORS, page
 from exarl.report.read import read_run
-from exarl.report.runs import sections, state_of
+from exarl.report.runs import sections, state_name
 from exarl.report.style import DARK
 
 
@@ -69,7 +69,7 @@ def test_the_state_of_a_run_that_ended(tmp_path: Path, reason: str, state: str) 
     run = write_run(tmp_path / "a")
     summary = json.loads(run.summary.read_text())
     run.summary.write_text(json.dumps({**summary, "reason": reason}))
-    assert state_of(read_run(run.path)) == state
+    assert state_name(read_run(run.path)) == state
 
 
 def test_a_dark_page_has_a_colour_for_each_of_the_light(

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from exarl.errors import ConfigError, StorageError
-from exarl.report.page import Code, Note, figure, page, section, table, tabs, write_page
+from exarl.report.page import Note, figure, page, section, table, tabs, write_page
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)> & \"'"
 
@@ -53,9 +53,9 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_everything_given_is_there_as_text() -> None:
     drawn = figure({"data": [{"x": [1], "y": [2], "name": HOSTILE}]})
-    parts = [HOSTILE, Note(HOSTILE), Code(HOSTILE), table([HOSTILE], [[HOSTILE]])]
+    parts = [HOSTILE, Note(HOSTILE), table([HOSTILE], [[HOSTILE]])]
     seen = Read(page(HOSTILE, [section(HOSTILE, *parts, tabs({HOSTILE: drawn}))], HOSTILE, HOSTILE))
-    assert seen.text.count(HOSTILE) == 12  # title twice, heading, link, lead, foot, six in parts
+    assert seen.text.count(HOSTILE) == 11  # title twice, heading, link, lead, foot, five in parts
     assert seen.figures[0]["data"][0]["name"] == HOSTILE
     assert [tag for tag, _ in seen.tags].count("script") == 3  # data, library, our own
     assert not [tag for tag, _ in seen.tags if tag == "img"]

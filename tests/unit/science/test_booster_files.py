@@ -166,7 +166,7 @@ def test_what_is_no_surrogate_is_refused(tmp_path: Path) -> None:
     )
     save_surrogate(narrow, tmp_path / "narrow.npz")
     for name, part in (
-        ("absent.h5", "not there"),
+        ("absent.h5", "does not exist"),
         ("text.npz", "no surrogate"),
         ("other.npz", "no surrogate"),
         ("narrow.npz", "not the next sample"),

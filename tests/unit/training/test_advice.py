@@ -11,7 +11,9 @@ import pytest
 from exarl.comm.layout import Layout
 from exarl.config import Configuration
 from exarl.errors import ConfigError
-from exarl.run.components import build_workflow, check_configuration, configure, plan
+from exarl.run.build import build_workflow
+from exarl.run.checks import check_configuration, plan
+from exarl.run.configure import configure
 from exarl.run.situation import situation_of
 from exarl.training.advice import Situation, Work, bound_by, options, work_of
 

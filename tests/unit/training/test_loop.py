@@ -78,12 +78,12 @@ def block_of(returns: Sequence[float] = (), steps: int = 5, width: int = 2, **fi
     )
 
 
-def absorb_until_finished(loop: LearningLoop, block: Block, at_most: int = 100) -> int:
+def train_until_finished(loop: LearningLoop, block: Block, at_most: int = 100) -> int:
     """How many blocks it takes."""
     for count in range(at_most):
         if loop.finished:
             return count
-        loop.absorb(block)
+        loop.train(block)
     raise AssertionError("the loop does not stop")
 
 
@@ -106,7 +106,7 @@ def test_stops_on_each_criterion(
 ) -> None:
     loop = Loop(tmp_path, **config).loop
     assert not loop.finished
-    assert absorb_until_finished(loop, block_of(returns)) == expected
+    assert train_until_finished(loop, block_of(returns)) == expected
     reasons = {"total_steps", "n_episodes", "target_reward"}
     assert loop.reason in reasons & set(config)
     assert loop.close()["reason"] == loop.reason
@@ -114,20 +114,20 @@ def test_stops_on_each_criterion(
 
 def test_the_target_needs_a_full_window(tmp_path: Path) -> None:
     loop = Loop(tmp_path, target_reward=5.0, reward_window=3).loop
-    loop.absorb(block_of([100, 100]))
+    loop.train(block_of([100, 100]))
     assert not loop.finished
-    loop.absorb(block_of([-190]))
+    loop.train(block_of([-190]))
     assert not loop.finished  # 10 / 3
-    loop.absorb(block_of([105]))
+    loop.train(block_of([105]))
     assert loop.reason == "target_reward"  # (100 - 190 + 105) / 3 = 5
 
 
 def test_stops_when_the_time_is_over(tmp_path: Path) -> None:
     loop = Loop(tmp_path, wall_time=1000.0).loop
-    loop.absorb(block_of())
+    loop.train(block_of())
     assert not loop.finished
     loop._started -= 1000
-    loop.absorb(block_of())
+    loop.train(block_of())
     assert loop.reason == "wall_time"
     assert loop.close()["wall_s"] >= 1000
 
@@ -135,19 +135,19 @@ def test_stops_when_the_time_is_over(tmp_path: Path) -> None:
 def test_time_spent_before_a_resume_counts(tmp_path: Path) -> None:
     parts = Loop(tmp_path, wall_time=1000.0)
     parts.loop._started -= 999
-    parts.loop.absorb(block_of())
+    parts.loop.train(block_of())
     parts.loop.checkpoint({})
     again = Loop(tmp_path, resumed=stored(parts), wall_time=1000.0).loop
     assert not again.finished
     again._started -= 1
-    again.absorb(block_of())
+    again.train(block_of())
     assert again.reason == "wall_time"
 
 
 def test_a_signal_stops_before_anything_else(tmp_path: Path) -> None:
     parts = Loop(tmp_path, total_steps=10)
     parts.signals.received = signal.SIGTERM
-    parts.loop.absorb(block_of())
+    parts.loop.train(block_of())
     assert parts.loop.reason == "SIGTERM"
     assert parts.loop.checkpoint_due()
 
@@ -167,11 +167,11 @@ def test_counts_what_the_blocks_bring(tmp_path: Path) -> None:
     parts = Loop(tmp_path, total_steps=10**6)
     loop = parts.loop
     for restarts in (0, 2, 1):
-        loop.absorb(block_of([1, 2], restarts=restarts))
+        loop.train(block_of([1, 2], restarts=restarts))
     counters = loop.counters
     assert (counters.iteration, counters.version) == (3, 3)
     assert (counters.steps, counters.episodes) == (30, 6)
-    assert (counters.updates, counters.restarts) == (9, 3)
+    assert (counters.updates, counters.totals) == (9, {"env_restarts": 3})
     assert len(parts.agent.trained) == 3
     weights, version = loop.weights()
     assert (weights.tolist(), version) == ([3.0], 3)
@@ -179,13 +179,13 @@ def test_counts_what_the_blocks_bring(tmp_path: Path) -> None:
 
 def test_failures_are_counted_by_environment_and_kind(tmp_path: Path) -> None:
     parts = Loop(tmp_path, total_steps=40)
-    parts.loop.absorb(block_of(failures=np.array([[3, 1, 0, 2, 0, 0], [0, 0, 1, 0, 0, 0]])))
-    parts.loop.absorb(block_of())
+    parts.loop.train(block_of(failures=np.array([[3, 1, 0, 2, 0, 0], [0, 0, 1, 0, 0, 0]])))
+    parts.loop.train(block_of())
     parts.loop.checkpoint({})
     parts.loop.abandon()
     again = Loop(tmp_path, resumed=stored(parts), total_steps=40)
-    again.loop.absorb(block_of(failures=np.array([[3, 1, 0, 0, 4, 0], [11, 0, 0, 0, 0, 5]])))
-    again.loop.absorb(block_of())
+    again.loop.train(block_of(failures=np.array([[3, 1, 0, 0, 4, 0], [11, 0, 0, 0, 0, 5]])))
+    again.loop.train(block_of())
     summary = again.loop.close()
     totals = {"raise": 2, "crash": 1, "timeout": 2, "nan": 4, "shape": 5}
     assert summary["env_failures"] == {
@@ -207,22 +207,22 @@ def test_failures_are_counted_by_environment_and_kind(tmp_path: Path) -> None:
 
 def test_a_table_begun_with_other_columns_goes_on_with_them(tmp_path: Path) -> None:
     parts = Loop(tmp_path, total_steps=40)
-    parts.loop.absorb(block_of([1]))
+    parts.loop.train(block_of([1]))
     parts.loop.checkpoint({})
     parts.loop.abandon()
     old = "training_iteration,env_restarts,timesteps_total\n1,0,10\n"
     parts.run.progress.write_text(old)
     again = Loop(tmp_path, resumed=stored(parts), total_steps=40)
-    again.loop.absorb(block_of([1], restarts=2))
+    again.loop.train(block_of([1], restarts=2))
     again.loop.close()
     assert parts.run.progress.read_text() == old + "2,2,20\n"
 
 
 def test_the_window_looks_back_so_many_episodes(tmp_path: Path) -> None:
     loop = Loop(tmp_path, reward_window=3, total_steps=10**6).loop
-    loop.absorb(block_of([1, 2]))
+    loop.train(block_of([1, 2]))
     assert not loop.window.full
-    loop.absorb(block_of([3, 4]))
+    loop.train(block_of([3, 4]))
     assert loop.window.full
     assert list(loop.window.returns) == [2, 3, 4]
     assert list(loop.window.lengths) == [11, 10, 11]
@@ -233,7 +233,7 @@ def test_the_best_reward_is_the_best_of_full_windows(tmp_path: Path, scale: floa
     loop = Loop(tmp_path, reward_window=2, total_steps=10**6).loop
     means, best = [], []
     for pair in ([0, 0], [3, 1], [-8, -9], [1, 0], [0, 0]):
-        loop.absorb(block_of([scale * value for value in pair]))
+        loop.train(block_of([scale * value for value in pair]))
         means.append(scale * sum(pair) / 2)
         best.append(loop.counters.best_reward)
     assert best == [max(means[: i + 1]) for i in range(len(means))]
@@ -244,10 +244,10 @@ def test_the_best_reward_is_the_best_of_full_windows(tmp_path: Path, scale: floa
 
 def test_no_best_reward_before_the_window_is_full(tmp_path: Path) -> None:
     loop = Loop(tmp_path, reward_window=3, total_steps=10**6).loop
-    loop.absorb(block_of([50, 50]))
-    loop.absorb(block_of([]))
+    loop.train(block_of([50, 50]))
+    loop.train(block_of([]))
     assert loop.counters.best_reward is None
-    loop.absorb(block_of([-100]))
+    loop.train(block_of([-100]))
     assert loop.counters.best_reward == 0
 
 
@@ -256,8 +256,8 @@ def test_no_best_reward_before_the_window_is_full(tmp_path: Path) -> None:
 
 def test_rows_hold_the_numbers_of_their_iteration(tmp_path: Path) -> None:
     parts = Loop(tmp_path, total_steps=20)
-    parts.loop.absorb(block_of([]))
-    parts.loop.absorb(block_of([4, -1], restarts=1))
+    parts.loop.train(block_of([]))
+    parts.loop.train(block_of([4, -1], restarts=1))
     parts.loop.close()
     first, second = parts.rows()
     assert first["training_iteration"] == 1
@@ -279,7 +279,7 @@ def test_rows_hold_the_numbers_of_their_iteration(tmp_path: Path) -> None:
 def test_the_policy_lag_is_how_old_the_acting_weights_were(tmp_path: Path) -> None:
     parts = Loop(tmp_path, total_steps=40)
     for version in (0, 1, 0, 3):
-        parts.loop.absorb(block_of(version=version))
+        parts.loop.train(block_of(version=version))
     parts.loop.close()
     assert [row["policy_lag_max"] for row in parts.rows()] == [0, 0, 2, 0]
 
@@ -300,9 +300,9 @@ def test_rows_are_thinned_and_averaged(tmp_path: Path) -> None:
     parts.loop.counters.iteration = 3990  # every second iteration has a row, then every fourth
     block = block_of()
     for _ in range(20):
-        parts.loop.absorb(block)
+        parts.loop.train(block)
     parts.loop._config = LearnerConfig(total_steps=1)
-    parts.loop.absorb(block)
+    parts.loop.train(block)
     parts.loop.close()
     rows = parts.rows()
     expected = [3992, 3994, 3996, 3998, 4000, 4004, 4008]
@@ -323,24 +323,24 @@ def stored(parts: Loop) -> Checkpoint:
 def test_a_resumed_loop_continues_where_it_was(tmp_path: Path) -> None:
     parts = Loop(tmp_path, total_steps=60)
     for count in range(3):
-        parts.loop.absorb(block_of([count, 10 * count], restarts=1))
+        parts.loop.train(block_of([count, 10 * count], restarts=1))
     parts.loop.checkpoint({"0/at": np.arange(3)})
     for _ in range(2):
-        parts.loop.absorb(block_of([7]))  # a future that will be lost
+        parts.loop.train(block_of([7]))  # a future that will be lost
     parts.loop._metrics.flush()
     checkpoint = stored(parts)
     np.testing.assert_array_equal(checkpoint.arrays["envs"]["0/at"], np.arange(3))
     again = Loop(tmp_path, resumed=checkpoint, total_steps=60)
     counters, before = again.loop.counters, checkpoint.numbers["counters"]
     assert counters.seconds > 0
-    names = ("iteration", "steps", "episodes", "updates", "version", "restarts", "best_reward")
+    names = ("iteration", "steps", "episodes", "updates", "version", "totals", "best_reward")
     assert {name: getattr(counters, name) for name in names} == {
-        "iteration": 3, "steps": 30, "episodes": 6, "updates": 9, "version": 3, "restarts": 3,
-        "best_reward": 8.25,
+        "iteration": 3, "steps": 30, "episodes": 6, "updates": 9, "version": 3,
+        "totals": {"env_restarts": 3}, "best_reward": 8.25,
     }  # fmt: skip
     assert {name: before[name] for name in names} == {n: getattr(counters, n) for n in names}
     assert list(again.loop.window.returns) == [1, 10, 2, 20]
-    assert absorb_until_finished(again.loop, block_of()) == 3
+    assert train_until_finished(again.loop, block_of()) == 3
     again.loop.close()
     assert [row["training_iteration"] for row in again.rows()] == [1, 2, 3, 4, 5, 6]
     assert again.loop.seconds > before["seconds"]
@@ -348,7 +348,7 @@ def test_a_resumed_loop_continues_where_it_was(tmp_path: Path) -> None:
 
 def test_a_loop_resumed_after_its_end_is_finished(tmp_path: Path) -> None:
     parts = Loop(tmp_path, total_steps=10)
-    parts.loop.absorb(block_of())
+    parts.loop.train(block_of())
     parts.loop.checkpoint({})
     again = Loop(tmp_path, resumed=stored(parts), total_steps=10)
     assert again.loop.reason == "total_steps"
@@ -357,9 +357,9 @@ def test_a_loop_resumed_after_its_end_is_finished(tmp_path: Path) -> None:
 
 def test_checkpoints_are_due_by_time_and_at_the_end(tmp_path: Path) -> None:
     loop = Loop(tmp_path / "a", total_steps=20, checkpoint_interval=3600).loop
-    loop.absorb(block_of())
+    loop.train(block_of())
     assert not loop.checkpoint_due()
-    loop.absorb(block_of())
+    loop.train(block_of())
     assert loop.finished
     assert loop.checkpoint_due()
     eager = Loop(tmp_path / "b", total_steps=20, checkpoint_interval=0).loop
@@ -369,7 +369,7 @@ def test_checkpoints_are_due_by_time_and_at_the_end(tmp_path: Path) -> None:
 def test_old_checkpoints_make_room(tmp_path: Path) -> None:
     parts = Loop(tmp_path, total_steps=100, keep_checkpoints=2)
     for _ in range(4):
-        parts.loop.absorb(block_of())
+        parts.loop.train(block_of())
         parts.loop.checkpoint({})
     kept = sorted(int(path.name) for path in parts.run.checkpoints.iterdir())
     assert kept == [30, 40]
@@ -379,7 +379,7 @@ def test_the_summary_is_what_close_returns(tmp_path: Path) -> None:
     parts = Loop(tmp_path, total_steps=20)
     seconds = np.array([3.0, 1.0, 0.0, 0.0, 0.0])
     for _ in range(2):
-        parts.loop.absorb(block_of([2.0], seconds=seconds))
+        parts.loop.train(block_of([2.0], seconds=seconds))
     summary = parts.loop.close()
     assert json.loads(parts.run.summary.read_text()) == summary
     expected = {
@@ -395,18 +395,18 @@ def test_the_summary_is_what_close_returns(tmp_path: Path) -> None:
 
 def test_a_rate_leaves_compiling_out(tmp_path: Path) -> None:
     parts = Loop(tmp_path)
-    parts.loop._last_row -= 100
+    parts.loop._rows._last_row -= 100
     parts.loop._clock.add("compile", 99.0)
-    parts.loop.absorb(block_of())
+    parts.loop.train(block_of())
     rate = parts.shown.rows[-1]["steps_per_s"]
     assert 9 < rate < 10.1  # ten steps in a second
-    parts.loop._last_row -= 100
-    parts.loop.absorb(block_of())
+    parts.loop._rows._last_row -= 100
+    parts.loop.train(block_of())
     assert parts.shown.rows[-1]["steps_per_s"] < 0.2
 
 
 def test_rows_tell_the_quartiles_of_returns(tmp_path: Path) -> None:
     parts = Loop(tmp_path, reward_window=9)
-    parts.loop.absorb(block_of([9, 1, 8, 2, 7, 3, 6, 4, 5]))
+    parts.loop.train(block_of([9, 1, 8, 2, 7, 3, 6, 4, 5]))
     row = parts.shown.rows[-1]
     assert (row["episode_reward_q25"], row["episode_reward_q75"]) == (3, 7)

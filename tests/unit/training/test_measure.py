@@ -46,6 +46,29 @@ def test_the_environment_is_stepped_and_its_steps_are_kept() -> None:
     assert rate.failures == 0
 
 
+class ShortEpisodes:
+    """Episodes of one step, which ends them in one way or the other."""
+
+    def __init__(self, terminated: bool) -> None:
+        self.begun = 0
+        self._ends = (terminated, not terminated)
+
+    def begin(self) -> np.ndarray:
+        self.begun += 1
+        return np.zeros(3, np.float32)
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool]:
+        return np.ones(3, np.float32), 1.0, *self._ends
+
+
+@pytest.mark.parametrize("terminated", [True, False])
+def test_an_episode_that_ends_in_either_way_is_followed_by_the_next(terminated: bool) -> None:
+    episode: Any = ShortEpisodes(terminated)
+    rate, tape = measure_env(episode, SPEC, 0.01)
+    assert episode.begun == 1 + rate.steps
+    assert tape.steps[0][2:] == (terminated, not terminated)
+
+
 def test_a_replayed_block_is_a_block_of_the_steps_on_the_tape() -> None:
     agent = Scripted(SPEC)
     block = replayed_block(agent, tape_of(), steps=9, width=2)
@@ -73,6 +96,7 @@ def test_acting_and_learning_with_and_without_memory(id: str, units: int) -> Non
     agent.set_learner()
     learning = measure_learning(agent, block, 0.01)
     assert learning is not None
+    assert 0 <= learning.first_s < 60
     updates = 6 if id == "DQN-v0" else 3
     assert learning.block_steps == 12
     assert learning.updates_per_s / learning.steps_per_s == pytest.approx(updates / 12)
@@ -128,3 +152,12 @@ def test_what_is_to_be_expected_of_the_parts(
         assert sum(parts.values()) == pytest.approx(1.0 if parts else 0.0)
         assert min(parts.values(), default=0) >= 0
     assert bound(*split)[0] == expected
+
+
+def test_the_rate_is_that_of_the_last_three_quarters() -> None:
+    """Of 100 seconds since the first update, those from 25 on: 7500 steps and 75 updates."""
+    rows = [row(0, 0, 1), row(22, 1000, 2), row(25, 1300, 3), row(100, 8800, 78)]
+    rate = training_rate([row(0, 0, 0), *rows])
+    assert rate is not None
+    assert (rate.seconds, rate.steps_per_s, rate.updates_per_s) == (75, 100, 1)
+    assert not rate.whole

@@ -1,4 +1,4 @@
-"""The elastic learner's books: whatever becomes of its actors, every block counts once."""
+"""The elastic learner: whatever becomes of its actors, every block counts once."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ import pytest
 
 from exarl.comm.codec import BlockCodec, encode_arrays
 from exarl.comm.layout import Layout
+from exarl.comm.messages import ActorState, encode
 from exarl.config import LearnerConfig
 from exarl.errors import EnvironmentFailure
 from exarl.records.clock import Clock
 from exarl.records.trace import Tracer
-from exarl.training.actors import BLOCK, GOODBYE, LOST, READY, STATE, Word
+from exarl.training.actors import BLOCK, LOST, READY, STATE, ActorEvent
 from exarl.types import Arrays, ArraySpec, Block, EnvSpec
 from exarl.workflows.elastic import ElasticConfig, HiredSource, share_of
 
@@ -34,11 +35,11 @@ class Actor:
         self.stopped = False
 
 
-class CrewInMemory:
+class PoolInMemory:
     """Actors that do nothing until ``work`` is called, and die when ``lose`` is."""
 
     def __init__(self, room: int = 4, store: int = 10**9) -> None:
-        self.words: deque[Word] = deque()
+        self.events: deque[ActorEvent] = deque()
         self.actors: dict[int, Actor] = {}
         self.hired: list[tuple[int, list[str]]] = []
         self.dismissed: list[int] = []
@@ -56,9 +57,9 @@ class CrewInMemory:
         if actor in self.actors:
             self.actors[actor].asked.append((BLOCK, version))
 
-    def ask_state(self, actor: int, last: bool) -> None:
+    def ask_state(self, actor: int, snapshot: int) -> None:
         if actor in self.actors:
-            self.actors[actor].asked.append((GOODBYE if last else STATE, 0))
+            self.actors[actor].asked.append((STATE, snapshot))
 
     def stop(self, actor: int) -> None:
         if actor in self.actors:
@@ -78,23 +79,22 @@ class CrewInMemory:
         actor = self.actors[number]
         if not actor.asked:
             return
-        kind, version = actor.asked.popleft()
+        kind, argument = actor.asked.popleft()
         payload = b""
         if kind == BLOCK and not actor.stopped:
             actor.sent += 1
-            stamp = encoded(number * 10_000 + actor.sent, version)
-            payload = actor.sent.to_bytes(8, "little") + stamp
-        elif kind in (STATE, GOODBYE):
-            header = np.array([actor.sent, actor.dropped], np.int64).tobytes()
-            payload = header + bytes(encode_arrays({f"{number}/sent": np.array(actor.sent)}))
-        self.words.append(Word(kind, number, payload))
+            payload = encoded(number * 10_000 + actor.sent, argument, actor.sent)
+        elif kind == STATE:
+            answer = ActorState(argument, actor.sent, actor.dropped)
+            payload = encode(answer, encode_arrays({f"{number}/sent": np.array(actor.sent)}))
+        self.events.append(ActorEvent(kind, number, payload))
 
     def lose(self, number: int) -> None:
         del self.actors[number]
-        self.words.append(Word(LOST, number, error="killed"))
+        self.events.append(ActorEvent(LOST, number, error="killed"))
 
 
-def encoded(stamp: int, version: int) -> bytes:
+def encoded(stamp: int, version: int, number: int) -> bytes:
     zeros, flags = np.zeros((STEPS, 1)), np.zeros((STEPS, 1), bool)
     block = Block(
         np.full((STEPS + 1, 1, 1), stamp, np.float32),
@@ -107,13 +107,13 @@ def encoded(stamp: int, version: int) -> bytes:
         np.zeros(0, np.int64),
         version=version,
     )
-    return CODEC.encode(block).tobytes()
+    return CODEC.encode(block, number=number).tobytes()
 
 
-def source_of(crew: CrewInMemory, states: Arrays | None = None, **options: Any) -> HiredSource:
+def source_of(pool: PoolInMemory, states: Arrays | None = None, **options: Any) -> HiredSource:
     learners, rank = options.pop("learners", 1), options.pop("rank", 0)
     learner: Any = SimpleNamespace(
-        crew=crew,
+        actor_pool=pool,
         codec=CODEC,
         config=LearnerConfig(block_steps=STEPS, max_env_failures=3),
         role=SimpleNamespace(rank=rank),
@@ -131,19 +131,19 @@ def stamp_of(block: Block) -> int:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_every_block_is_trained_once_whoever_dies(seed: int) -> None:
-    rng, crew = random.Random(seed), CrewInMemory()
-    source = source_of(crew, blocks_ahead=rng.choice([0, 1, 2]))
+    rng, pool = random.Random(seed), PoolInMemory()
+    source = source_of(pool, blocks_ahead=rng.choice([0, 1, 2]))
     version, trained, lost, restarts = 0, [], 0, 0
     source.publish(lambda: np.zeros(3, np.float32), version, trained=0)
     asked = None
     while len(trained) < 300:
         if rng.random() < 0.03:
-            crew.lose(rng.choice(list(crew.actors)))
+            pool.lose(rng.choice(list(pool.actors)))
             lost += 1
         if asked is None and rng.random() < 0.05:
             asked = len(trained)
             source.ask_states()
-        crew.work(rng.choice(list(crew.actors)))
+        pool.work(rng.choice(list(pool.actors)))
         if asked is not None and (found := source.states()) is not None:
             # What a resumed run gets: each actor's state, and just those of its blocks before that
             # state which had not been trained when the snapshot began.
@@ -160,21 +160,21 @@ def test_every_block_is_trained_once_whoever_dies(seed: int) -> None:
             version += 1
             source.publish(lambda: np.zeros(3, np.float32), version, trained=1)
     assert len(set(trained)) == len(trained)
-    assert len(crew.hired) == 4 + lost or crew.words  # the last loss may not have been read yet
-    assert len({number for number, _ in crew.hired}) == len(crew.hired), "a number was used again"
+    assert len(pool.hired) == 4 + lost or pool.events  # the last loss may not have been read yet
+    assert len({number for number, _ in pool.hired}) == len(pool.hired), "a number was used again"
     assert lost - 3 <= restarts <= lost
-    left, tally = finish(crew, source)
+    left, tally = finish(pool, source)
     assert tally.produced == len(trained) + len(left) + tally.dropped
     assert not {stamp_of(block) for block in left} & set(trained)
 
 
-def finish(crew: CrewInMemory, source: HiredSource) -> tuple[list[Block], Any]:
+def finish(pool: PoolInMemory, source: HiredSource) -> tuple[list[Block], Any]:
     """Stop while all actors go on answering."""
     read = source._receive_blocks
 
     def working() -> None:
-        for number in list(crew.actors):
-            crew.work(number)
+        for number in list(pool.actors):
+            pool.work(number)
         read()
 
     source._receive_blocks = working  # type: ignore[method-assign]
@@ -185,72 +185,122 @@ def finish(crew: CrewInMemory, source: HiredSource) -> tuple[list[Block], Any]:
 
 def test_an_actor_that_joins_late_is_asked_at_once() -> None:
     """No weights come before the first block, and no block before the first actor is ready."""
-    crew = CrewInMemory()
-    source = source_of(crew)
+    pool = PoolInMemory()
+    source = source_of(pool)
     source.publish(lambda: np.zeros(1, np.float32), 0, trained=0)
     assert source.take(0) is None
-    crew.work(0)  # ready
+    pool.work(0)  # ready
     assert source.take(0) is None
-    crew.work(0)
+    pool.work(0)
     block = source.take(0)
     assert block is not None and stamp_of(block) == 1
 
 
-def test_actors_without_a_block_are_not_replaced_for_ever() -> None:
-    crew = CrewInMemory()
-    source = source_of(crew, n_actors=1)
+def test_blocks_that_overtake_each_other_are_trained_in_their_order() -> None:
+    """Ray may deliver a small result before a large one that was asked for earlier."""
+    pool = PoolInMemory()
+    source = source_of(pool, n_actors=1, blocks_ahead=2)
+    pool.work(0)  # ready
+    source.publish(lambda: np.zeros(1, np.float32), 0, trained=0)
+    source.take(0)
     for _ in range(3):
-        crew.lose(max(crew.actors))
+        pool.work(0)
+    first, second, third = pool.events
+    pool.events = deque([third, second])
+    assert source.take(0) is None
+    pool.events.append(first)
+    found = [source.take(0) for _ in range(3)]
+    assert [stamp_of(block) for block in found if block is not None] == [1, 2, 3]
+
+
+def test_blocks_behind_a_lost_one_are_dropped_and_counted() -> None:
+    pool = PoolInMemory()
+    source = source_of(pool, n_actors=1, blocks_ahead=1)
+    pool.work(0)
+    source.publish(lambda: np.zeros(1, np.float32), 0, trained=0)
+    source.take(0)
+    pool.work(0)
+    pool.work(0)
+    pool.events.popleft()
+    assert source.take(0) is None
+    pool.lose(0)
+    assert source.take(0) is None
+    pool.work(1)
+    left, tally = finish(pool, source)
+    assert not left and (tally.produced, tally.dropped) == (2, 2)
+
+
+def test_untrained_blocks_of_a_lost_actor_are_part_of_every_snapshot() -> None:
+    pool = PoolInMemory()
+    source = source_of(pool, n_actors=1)
+    pool.work(0)
+    source.publish(lambda: np.zeros(1, np.float32), 0, trained=0)
+    source._receive_blocks()
+    pool.work(0)
+    pool.lose(0)
+    source._receive_blocks()
+    source.ask_states()
+    found = source.states()
+    assert found is not None and [stamp_of(block) for block in found.pending] == [1]
+    left, _ = finish(pool, source)
+    assert [stamp_of(block) for block in left] == [1]
+
+
+def test_actors_without_a_block_are_not_replaced_for_ever() -> None:
+    pool = PoolInMemory()
+    source = source_of(pool, n_actors=1)
+    for _ in range(3):
+        pool.lose(max(pool.actors))
         source.take(0)
-    assert crew.dismissed == [0, 1, 2], "one that raised keeps its place"
-    crew.lose(max(crew.actors))
+    assert pool.dismissed == [0, 1, 2], "one that raised keeps its place"
+    pool.lose(max(pool.actors))
     with pytest.raises(EnvironmentFailure, match=r"4 actors in a row were lost.*killed"):
         source.take(0)
 
 
 def test_a_loss_may_end_the_run() -> None:
-    crew = CrewInMemory()
-    source = source_of(crew, ignore_worker_failures=False)
-    crew.lose(2)
+    pool = PoolInMemory()
+    source = source_of(pool, ignore_worker_failures=False)
+    pool.lose(2)
     with pytest.raises(EnvironmentFailure, match="actor 2 was lost: killed"):
         source.take(0)
 
 
 def test_what_is_under_way_fits_into_the_store() -> None:
     block = CODEC.max_bytes(STEPS, 1)
-    crew = CrewInMemory(store=10 * block)
-    source = source_of(crew, store_share=0.5, blocks_ahead=3)
+    pool = PoolInMemory(store=10 * block)
+    source = source_of(pool, store_share=0.5, blocks_ahead=3)
     for number in range(4):
-        crew.work(number)
+        pool.work(number)
     source.publish(lambda: np.zeros(1, np.float32), 0, trained=0)
     source.take(0)
-    assert sum(len(actor.asked) for actor in crew.actors.values()) == 5
+    assert sum(len(actor.asked) for actor in pool.actors.values()) == 5
 
 
 def test_more_machines_are_more_actors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("exarl.workflows.elastic.LOOK_EVERY_S", 0.0)
-    crew = CrewInMemory(room=2)
-    source = source_of(crew, n_actors=None)
+    pool = PoolInMemory(room=2)
+    source = source_of(pool, n_actors=None)
     source.take(0)
-    assert sorted(crew.actors) == [0, 1]
-    crew._room = 5
+    assert sorted(pool.actors) == [0, 1]
+    pool._room = 5
     source.take(0)
-    assert sorted(crew.actors) == [0, 1, 2, 3, 4]
+    assert sorted(pool.actors) == [0, 1, 2, 3, 4]
 
 
 def test_a_resumed_run_has_its_actors_back_and_numbers_go_on() -> None:
     states = {"3/sent": np.array(1), "7/sent": np.array(1), "actors_made_0": np.array(9)}
-    crew = CrewInMemory()
-    source_of(crew, states)
-    assert crew.hired == [(3, ["3/sent"]), (7, ["7/sent"]), (9, []), (10, [])]
+    pool = PoolInMemory()
+    source_of(pool, states)
+    assert pool.hired == [(3, ["3/sent"]), (7, ["7/sent"]), (9, []), (10, [])]
 
 
 def test_learners_share_the_actors() -> None:
     numbers = []
     for rank in range(2):
-        crew = CrewInMemory()
-        source_of(crew, learners=2, rank=rank, n_actors=5)
-        numbers += [number for number, _ in crew.hired]
+        pool = PoolInMemory()
+        source_of(pool, learners=2, rank=rank, n_actors=5)
+        numbers += [number for number, _ in pool.hired]
     assert sorted(numbers) == [0, 1, 2, 3, 4]
     assert [share_of(5, i, 2) for i in range(2)] == [3, 2]
     assert share_of(1, 1, 2) == 1

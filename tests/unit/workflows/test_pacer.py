@@ -1,4 +1,4 @@
-"""The pacer: every grant is used once, lag stays within its bound, nobody starves."""
+"""The pacer: every grant is used once, lag stays within its bound, no actor starves."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The connections of a server: none may hold more of its memory than a message needs.
 
-ZeroMQ limits the length of a frame, but not the number of frames of a message, and shows nothing of a
-message before its last frame has come. So this counts what has come over a connection since its last
-whole message, and cuts it where that is too much.
+ZeroMQ limits the length of a frame, but not the number of frames of a message, and gives no part of a
+message away before its last frame has come. So this counts what has come over a connection since its
+last whole message, and cuts it where that is too much.
 """
 
 from __future__ import annotations

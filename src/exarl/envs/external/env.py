@@ -2,26 +2,88 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 import weakref
+from abc import abstractmethod
+from dataclasses import dataclass
 from pathlib import Path
 
+from exarl.envs.external.client import ClientEnv
 from exarl.envs.external.program import Program, Transport
-from exarl.envs.external.talking import TalkingEnv
+from exarl.envs.external.protocol import STEP, Kind
 from exarl.errors import EnvironmentFailure
 
 HEADER = Path(__file__).with_name("exarl_env.h")
 """The C header for the program's side."""
 
 
-class ExternalEnv(TalkingEnv):
+@dataclass(frozen=True)
+class Timeouts:
+    """Seconds that an answer may take; None: as long as the program lives."""
+
+    step: float | None = None
+    reset: float | None = None  # also reading and setting the state, and making a picture
+    start: float | None = None  # to the first answer
+
+    def of(self, asked: Kind) -> float | None:
+        """The limit of an answer to this kind of message."""
+        if asked is STEP:
+            return self.step
+        return self.start if asked is Kind.HELLO else self.reset
+
+
+class ProgramEnv(ClientEnv):
+    """An environment that is a program which EXARL starts, for as long as it is needed.
+
+    A program that has ended or is late is an EnvironmentFailure; it is ended with everything that it
+    has started.
+    """
+
+    _program: Program
+    _timeouts: Timeouts
+
+    @abstractmethod
+    def _start(self) -> Program:
+        """Start the program."""
+
+    def _failure(self, asked: Kind, error: EOFError | TimeoutError) -> EnvironmentFailure:
+        """What to raise when there is no answer to a message of kind ``asked``."""
+        return self._program.failure(error)
+
+    def _open(self) -> None:
+        self.close()
+        self._program = self._start()
+        # Also when no one closes this environment: the program must not outlive it.
+        self._end = weakref.finalize(self, self._program.close)
+        start = self._timeouts.start
+        if not self._program.connected and not self._program.accept(
+            math.inf if start is None else start
+        ):
+            self._program.patience = 0.0
+            raise EnvironmentFailure(
+                f"{self._peer()} has not connected within {start:g} s", "timeout"
+            )
+
+    def _exchange(self, asked: Kind, data: bytes) -> bytes:
+        timeout = self._timeouts.of(asked)
+        try:
+            return self._program.ask(data, timeout)
+        except (EOFError, TimeoutError) as error:
+            failure = self._failure(asked, error)
+            self._program.patience = 0.0
+            self.close()
+            raise failure from None
+
+
+class ExternalEnv(ProgramEnv):
     """Runs ``command`` and lets it be the environment; docs/external.md says how it talks.
 
     command: the program and its words, as in a shell but without one. A word with a slash that
         names a file is made absolute, so that the program may run in another folder.
     transport: "socket" (the program connects to the Unix socket in EXARL_ADDRESS) or "stdio" (it talks
         over its standard input and output).
-    timeout: seconds that an answer may take; null waits for as long as the program lives.
+    timeout: seconds that an answer may take; null: as long as the program lives.
     start_timeout: seconds until the program must have connected and described its spaces.
     work_dir: the folder it runs in, made if need be, and where its output goes.
     """
@@ -41,35 +103,14 @@ class ExternalEnv(TalkingEnv):
         for name, value in (("timeout", timeout), ("start_timeout", start_timeout)):
             if value is not None and not (isinstance(value, int | float) and value > 0):
                 raise ValueError(f"{name} is a number of seconds above 0, not {value!r}")
-        self._timeout, self._start_timeout = timeout, start_timeout
+        self._timeouts = Timeouts(timeout, timeout, start_timeout)
         self._work_dir = Path(work_dir).expanduser().absolute() if work_dir else None
         self._begin()
 
-    def _open(self) -> None:
-        self.close()
-        self._ready = False
-        self._program = Program(self._command, transport=self._transport, work_dir=self._work_dir)
-        # Also when nobody closes this environment: the program must not outlive it.
-        self._end = weakref.finalize(self, self._program.close)
-        if not self._program.accept(self._start_timeout):
-            self._program.patience = 0.0
-            raise EnvironmentFailure(
-                f"{self._peer()} has not connected within {self._start_timeout:g} s", "timeout"
-            )
+    def _start(self) -> Program:
+        return Program(self._command, transport=self._transport, work_dir=self._work_dir)
 
-    def _exchange(self, data: bytes) -> bytes:
-        # The first answer comes when the program is ready, which is part of its start.
-        timeout = self._timeout if self._ready else self._start_timeout
-        try:
-            self._program.send(data, timeout)
-            answer = self._program.receive(timeout)
-        except EnvironmentFailure:
-            self._program.patience = 0.0
-            raise
-        self._ready = True
-        return answer
-
-    def _peer(self) -> str:
+    def _peer(self, asked: Kind | None = None) -> str:
         return f"'{self._command[0]}'"
 
 

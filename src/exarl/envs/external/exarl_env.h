@@ -15,6 +15,15 @@
  *         }
  *     }
  *
+ * A program that can save its state calls exarl_offer_state before the loop, and has two more cases:
+ *
+ *         case EXARL_GET_STATE: exarl_state(env, &state, sizeof state); break;
+ *         case EXARL_SET_STATE: if (exarl_state_size(env) != sizeof state) exarl_fail(env, "...");
+ *                               else { memcpy(&state, exarl_state_bytes(env), sizeof state);
+ *                                      exarl_done(env); } break;
+ *
+ * exarl_info(env, "name", number) adds a number to the answer that follows.
+ *
  * In an MPI program rank 0 alone does this, and broadcasts what it was asked. All functions are
  * static; define EXARL_EXTERN before including the header in one file to have them as symbols for
  * Fortran. What the functions that return int return is 0 when all is well. docs/external.md has the
@@ -51,12 +60,15 @@ extern "C" {
 #endif
 
 /* What exarl_wait returns. EXARL_CLOSE also means that EXARL is gone. */
-enum { EXARL_FAILED = -1, EXARL_CLOSE = 0, EXARL_RESET = 1, EXARL_STEP = 2 };
+enum {
+    EXARL_FAILED = -1, EXARL_CLOSE = 0, EXARL_RESET = 1, EXARL_STEP = 2,
+    EXARL_GET_STATE = 3, EXARL_SET_STATE = 4 /* only after exarl_offer_state */
+};
 
 /* Types of numbers in an array. */
 enum { EXARL_UINT8 = 1, EXARL_INT64 = 2, EXARL_FLOAT32 = 3, EXARL_FLOAT64 = 4 };
 
-enum { EXARL_MAX_DIMS = 8, EXARL_HEADER = 24 };
+enum { EXARL_MAX_DIMS = 8, EXARL_HEADER = 24, EXARL_MAX_INFO = 32, EXARL_MAX_NAMES = 1024 };
 
 typedef struct { /* an array that travels */
     int type, ndim;
@@ -77,6 +89,14 @@ typedef struct {
     unsigned char *buffer; /* the last message received */
     size_t capacity;
     const unsigned char *chosen; /* the action in it */
+    const unsigned char *state;  /* or the state in it */
+    size_t state_size;
+    int has_state, extended; /* whether EXARL asks for extras */
+    int64_t wanted;          /* which of them it understands */
+    int infos;               /* numbers for the next answer, and their names */
+    size_t name_bytes;
+    double values[EXARL_MAX_INFO];
+    char names[EXARL_MAX_NAMES];
 } exarl_env;
 
 /* -- small things ------------------------------------------------------------------------------- */
@@ -324,10 +344,11 @@ EXARL_API int exarl_fail(exarl_env *env, const char *text)
 
 static int exarl_describe_(exarl_env *env)
 {
-    exarl_layout two = {EXARL_UINT8, 1, {2}};
-    const exarl_layout *layouts[5];
-    const void *data[5];
+    exarl_layout two = {EXARL_UINT8, 1, {2}}, number = {EXARL_INT64, 0, {0}}, text = {EXARL_UINT8, 1, {2}};
+    const exarl_layout *layouts[7];
+    const void *data[7];
     unsigned char kinds[2];
+    int64_t offered = env->wanted & (env->has_state ? 1 | 4 : 4); /* state, info */
     if (!env->observation.kind || !env->action.kind)
         return exarl_complain_("say what observations and actions are before the first exarl_wait");
     kinds[0] = (unsigned char)env->observation.kind;
@@ -340,7 +361,27 @@ static int exarl_describe_(exarl_env *env)
     layouts[3] = layouts[4] = &env->action.value;
     data[3] = env->action.first;
     data[4] = env->action.second;
-    return exarl_send_(env, 2, 5, layouts, data);
+    layouts[5] = &number;
+    data[5] = &offered;
+    layouts[6] = &text;
+    data[6] = "{}"; /* nothing else to say */
+    return exarl_send_(env, 2, env->extended ? 7 : 5, layouts, data);
+}
+
+/* Send an answer with room for two more arrays, which the numbers of exarl_info take. */
+static int exarl_answer_(exarl_env *env, int kind, int count, const exarl_layout **layouts,
+                         const void **data)
+{
+    exarl_layout text = {EXARL_UINT8, 1, {0}}, numbers = {EXARL_FLOAT64, 1, {0}};
+    text.dims[0] = env->name_bytes;
+    numbers.dims[0] = (uint64_t)env->infos;
+    if (env->infos && env->wanted & 4) {
+        layouts[count] = &text;
+        data[count++] = env->names;
+        layouts[count] = &numbers;
+        data[count++] = env->values;
+    }
+    return exarl_send_(env, kind, count, layouts, data);
 }
 
 /* The data of a message's only array if it has this layout, else NULL. */
@@ -354,14 +395,18 @@ static const unsigned char *exarl_only_(const unsigned char *body, uint64_t leng
     return body + head;
 }
 
-/* Wait until EXARL asks for something: EXARL_RESET, EXARL_STEP, EXARL_CLOSE, or EXARL_FAILED. */
+/* Wait until EXARL asks for something: EXARL_RESET, EXARL_STEP, EXARL_CLOSE, or EXARL_FAILED; also
+ * EXARL_GET_STATE and EXARL_SET_STATE, after exarl_offer_state. */
 EXARL_API int exarl_wait(exarl_env *env)
 {
     static const exarl_layout seed = {EXARL_INT64, 0, {0}};
+    exarl_layout bytes = {EXARL_UINT8, 1, {0}};
     unsigned char header[EXARL_HEADER];
     const unsigned char *data;
     uint64_t length;
     uint16_t arrays;
+    env->infos = 0;
+    env->name_bytes = 0;
     for (;;) {
         if (exarl_read_(env, header, sizeof header)) return EXARL_CLOSE;
         if (memcmp(header, "EXRL\001", 5) != 0) return exarl_complain_("not a message of version 1");
@@ -376,7 +421,10 @@ EXARL_API int exarl_wait(exarl_env *env)
         }
         if (exarl_read_(env, env->buffer, (size_t)length)) return EXARL_CLOSE;
         switch (header[5]) {
-        case 1: /* HELLO */
+        case 1: /* HELLO; a number in it says what else EXARL understands */
+            env->extended = arrays > 0 && length >= 16 && env->buffer[0] == EXARL_INT64;
+            env->wanted = 0;
+            if (env->extended) memcpy(&env->wanted, env->buffer + 8, 8);
             if (exarl_describe_(env)) return EXARL_FAILED;
             break;
         case 3: /* RESET */
@@ -390,6 +438,17 @@ EXARL_API int exarl_wait(exarl_env *env)
             return EXARL_STEP;
         case 7: /* CLOSE */
             return EXARL_CLOSE;
+        case 16: /* GET_STATE */
+            if (!env->has_state) return exarl_complain_("a state that was not offered is asked for");
+            return EXARL_GET_STATE;
+        case 18: /* SET_STATE */
+            bytes.dims[0] = 0;
+            if (length >= 16) memcpy(&bytes.dims[0], env->buffer + 8, 8);
+            if (bytes.dims[0] > length) return exarl_complain_("a state that is too long");
+            env->state = exarl_only_(env->buffer, length, arrays, &bytes);
+            if (!env->has_state || !env->state) return exarl_complain_("a state that is none");
+            env->state_size = (size_t)bytes.dims[0];
+            return EXARL_SET_STATE;
         default:
             return exarl_complain_("a message that is not for an environment");
         }
@@ -419,8 +478,11 @@ EXARL_API double exarl_action(const exarl_env *env, int i)
 /* Answer a reset. */
 EXARL_API int exarl_observe(exarl_env *env, const void *observation)
 {
-    const exarl_layout *layout = &env->observation.value;
-    return exarl_send_(env, 4, 1, &layout, &observation);
+    const exarl_layout *layouts[3];
+    const void *data[3];
+    layouts[0] = &env->observation.value;
+    data[0] = observation;
+    return exarl_answer_(env, 4, 1, layouts, data);
 }
 
 /* Answer a step; terminated: the episode ended by its rules, truncated: it was cut. */
@@ -428,8 +490,8 @@ EXARL_API int exarl_result(exarl_env *env, const void *observation, double rewar
                            int truncated)
 {
     static const exarl_layout number = {EXARL_FLOAT64, 0, {0}}, two = {EXARL_UINT8, 1, {2}};
-    const exarl_layout *layouts[3];
-    const void *data[3];
+    const exarl_layout *layouts[5];
+    const void *data[5];
     unsigned char ends[2];
     ends[0] = terminated != 0;
     ends[1] = truncated != 0;
@@ -439,8 +501,44 @@ EXARL_API int exarl_result(exarl_env *env, const void *observation, double rewar
     data[0] = observation;
     data[1] = &reward;
     data[2] = ends;
-    return exarl_send_(env, 6, 3, layouts, data);
+    return exarl_answer_(env, 6, 3, layouts, data);
 }
+
+/* -- extras: a program need not use them ------------------------------------------------------------ */
+
+/* Add a number to the next exarl_observe or exarl_result, for info; at most EXARL_MAX_INFO of them. */
+EXARL_API int exarl_info(exarl_env *env, const char *name, double value)
+{
+    size_t length = strlen(name), before = env->infos > 0;
+    if (env->infos == EXARL_MAX_INFO || env->name_bytes + before + length > EXARL_MAX_NAMES)
+        return exarl_complain_("exarl_info: too many numbers, or names that are too long");
+    if (before) env->names[env->name_bytes++] = '\n';
+    memcpy(env->names + env->name_bytes, name, length);
+    env->name_bytes += length;
+    env->values[env->infos++] = value;
+    return 0;
+}
+
+/* Say, before the first exarl_wait, that this program can save and restore a running episode. */
+EXARL_API void exarl_offer_state(exarl_env *env) { env->has_state = 1; }
+
+/* Answer EXARL_GET_STATE: whatever bytes are needed to continue the episode later. */
+EXARL_API int exarl_state(exarl_env *env, const void *bytes, size_t size)
+{
+    exarl_layout layout = {EXARL_UINT8, 1, {0}};
+    const exarl_layout *layouts[1];
+    layout.dims[0] = size;
+    layouts[0] = &layout;
+    return exarl_send_(env, 17, 1, layouts, &bytes);
+}
+
+/* With EXARL_SET_STATE: the bytes that exarl_state once sent, perhaps of another process, and how many
+ * they are. They are valid until the next exarl_wait. */
+EXARL_API const void *exarl_state_bytes(const exarl_env *env) { return env->state; }
+EXARL_API size_t exarl_state_size(const exarl_env *env) { return env->state_size; }
+
+/* Answer EXARL_SET_STATE. */
+EXARL_API int exarl_done(exarl_env *env) { return exarl_send_(env, 19, 0, NULL, NULL); }
 
 #ifdef __cplusplus
 }

@@ -1,4 +1,4 @@
-"""What a program said last, out of all that it, its launcher and Python wrote."""
+"""The last lines of a program's own output, without those of its launcher and of Python."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ def last_words(output: str) -> str:
     """The last lines of ``output`` that are the program's own, as one line.
 
     What MPI launchers say after a program has ended, the frames of Python tracebacks and EXARL's own
-    words are left out, these only if there is something else to tell.
+    messages are left out, these only if something else is left.
     """
     lines = _without_launcher(output.splitlines())
     lines = [line.strip() for line in _without_frames(lines) if line.strip()]
     lines = [line for line in lines if not line.startswith(_OURS)] or lines
-    told = ""
+    text = ""
     for line in reversed(lines):
-        longer = f"{line} {told}".rstrip()
+        longer = f"{line} {text}".rstrip()
         if len(longer) > LONGEST:
-            return told or line[-LONGEST:]
-        told = longer
-    return " ".join(told.split())
+            return text or line[-LONGEST:]
+        text = longer
+    return " ".join(text.split())
 
 
 def _without_launcher(lines: Sequence[str]) -> Sequence[str]:

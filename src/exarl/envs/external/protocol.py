@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 import struct
 from enum import IntEnum
-from typing import Any, NamedTuple
+from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,7 +19,7 @@ VERSION = 1
 HEADER = struct.Struct("<4sBBHQQ")  # magic, version, kind, arrays, session, bytes that follow
 ARRAY = struct.Struct("<BB6x")  # type, dimensions
 MAX_ARRAYS, MAX_DIMENSIONS = 16, 8
-TYPES: dict[int, np.dtype[Any]] = {
+TYPES: dict[int, np.dtype[np.generic]] = {
     1: np.dtype("u1"),
     2: np.dtype("<i8"),
     3: np.dtype("<f4"),
@@ -43,15 +44,40 @@ class Kind(IntEnum):
     ERROR = 8  # instead of any answer
     PING = 9  # asks a server for PONG
     PONG = 10
+    # Only for a side that offered them: extras.py.
+    GET_STATE = 16  # asks for STATE
+    STATE = 17
+    SET_STATE = 18  # asks for DONE
+    DONE = 19
+    RENDER = 20  # asks for PICTURE
+    PICTURE = 21
+
+
+_KINDS = {int(kind): kind for kind in Kind}
+STEP, RESULT = Kind.STEP, Kind.RESULT  # in Python 3.11, members of an Enum are slow to look up
 
 
 class Fault(IntEnum):
-    """What an ERROR is about."""
+    """What an ERROR is about. From FAILED on (but for FULL) the environment itself failed."""
 
     MALFORMED = 1  # the message was not understood
     NO_SESSION = 2  # the server does not know this session, or not any more
-    FAILED = 3  # the environment failed
+    FAILED = 3  # the environment raised an exception, or failed in a way that has no other number
     FULL = 4  # the server holds as many environments as it may
+    CRASH = 5  # a process that the environment needs has ended
+    TIMEOUT = 6  # something that the environment waited for took too long
+    NAN = 7  # a number was NaN or infinite
+    SHAPE = 8  # what the environment returned does not fit its spaces
+    NOT_MADE = 9  # the environment cannot be made as configured
+
+
+KINDS_OF_FAILURE: dict[int, str] = {
+    Fault.CRASH: "crash",
+    Fault.TIMEOUT: "timeout",
+    Fault.NAN: "nan",
+    Fault.SHAPE: "shape",
+}
+"""How an EnvironmentFailure calls a fault; "raise" where it is not among these."""
 
 
 class ProtocolError(ValueError):
@@ -68,6 +94,8 @@ class Message(NamedTuple):
 
 def encode(message: Message) -> bytes:
     """The bytes of a message; its arrays have one of the dtypes in ``TYPES``."""
+    if not message.arrays:
+        return encode_empty(message.kind, message.session)
     parts = [b""]
     for array in message.arrays:
         data = array.tobytes()
@@ -84,18 +112,33 @@ def encode(message: Message) -> bytes:
     return b"".join(parts)
 
 
+@lru_cache(256)  # with shared memory, every step sends two of them
+def encode_empty(kind: Kind, session: int = 0) -> bytes:
+    """The bytes of a message without arrays."""
+    return HEADER.pack(MAGIC, VERSION, kind, 0, session, 0)
+
+
+@lru_cache(256)
+def _decode_header(data: bytes) -> tuple[Message, int, int]:
+    """The message without its arrays, their number, and the number of bytes that follow."""
+    kind, count, session, length = read_header(data)
+    return Message(kind, (), session), count, length
+
+
 def decode(data: bytes) -> Message:
     """The message in ``data``, whole and nothing after it; its arrays are views."""
-    kind, count, session, length = read_header(data)
+    empty, count, length = _decode_header(data[: HEADER.size])
     if length != len(data) - HEADER.size:
         raise ProtocolError(f"{len(data) - HEADER.size} bytes follow the header, it says {length}")
+    if not count and not length:
+        return empty
     arrays, at = [], HEADER.size
     for _ in range(count):
         array, at = _read_array(data, at)
         arrays.append(array)
     if at != len(data):
         raise ProtocolError(f"{len(data) - at} bytes too many")
-    return Message(kind, tuple(arrays), session)
+    return Message(empty.kind, tuple(arrays), empty.session)
 
 
 def read_header(data: bytes) -> tuple[Kind, int, int, int]:
@@ -107,11 +150,11 @@ def read_header(data: bytes) -> tuple[Kind, int, int, int]:
         raise ProtocolError(f"a message begins with {MAGIC!r}, not {magic!r}")
     if version != VERSION:
         raise ProtocolError(f"version {version} of the protocol, this is version {VERSION}")
-    if kind not in Kind._value2member_map_:
+    if kind not in _KINDS:
         raise ProtocolError(f"no message has kind {kind}")
     if count > MAX_ARRAYS:
         raise ProtocolError(f"{count} arrays, at most {MAX_ARRAYS} are allowed")
-    return Kind(kind), count, session, length
+    return _KINDS[kind], count, session, length
 
 
 def with_session(data: bytes, session: int) -> bytes:
@@ -148,7 +191,12 @@ def _read_array(data: bytes, at: int) -> tuple[np.ndarray, int]:
 
 def reset_message(seed: int | None, session: int = 0) -> Message:
     """RESET: the seed, -1 for none."""
-    return Message(Kind.RESET, (np.array(-1 if seed is None else seed, np.int64),), session)
+    return Message(Kind.RESET, (seed_array(seed),), session)
+
+
+def seed_array(seed: int | None) -> np.ndarray:
+    """A seed as it travels."""
+    return np.array(-1 if seed is None else seed, np.int64)
 
 
 def seed_of(message: Message) -> int | None:
@@ -169,9 +217,8 @@ def result_message(
 
 def error_message(fault: Fault, text: str, session: int = 0) -> Message:
     """ERROR: what kind of fault, and a sentence for a person."""
-    words = text.encode(errors="replace")[:4000]
     code = np.array(fault, np.int64)
-    return Message(Kind.ERROR, (code, np.frombuffer(words, np.uint8)), session)
+    return Message(Kind.ERROR, (code, text_array(text)[:4000]), session)
 
 
 def read_error(message: Message) -> tuple[int, str]:
@@ -183,11 +230,24 @@ def read_error(message: Message) -> tuple[int, str]:
 
 
 def read_result(message: Message) -> tuple[np.ndarray, float, bool, bool]:
-    """Observation, reward, terminated, truncated of a RESULT."""
+    """Observation, reward, terminated, truncated of a RESULT; ``info`` may follow them."""
     match message.arrays:
-        case (observation, reward, ends) if reward.shape == () and ends.shape == (2,):
+        case (observation, reward, ends, *_) if reward.shape == () and ends.shape == (2,):
             return observation, float(reward), bool(ends[0]), bool(ends[1])
     raise ProtocolError("a RESULT holds an observation, a reward and two flags")
+
+
+def text_array(text: str) -> np.ndarray:
+    """A text as it travels: UTF-8 in an array of bytes."""
+    return np.frombuffer(text.encode(errors="replace"), np.uint8)
+
+
+def bytes_of(message: Message) -> np.ndarray:
+    """The only array of a message, which must be bytes: the state in a STATE or SET_STATE."""
+    match message.arrays:
+        case (array,) if array.dtype == np.uint8 and array.ndim == 1:
+            return array
+    raise ProtocolError(f"{message.kind.name} holds one array of bytes")
 
 
 def ping_message(number: int, session: int = 0) -> Message:
@@ -196,7 +256,7 @@ def ping_message(number: int, session: int = 0) -> Message:
 
 
 def pong_message(number: int, working: bool, session: int = 0) -> Message:
-    """PONG: the number of the PING (0: nobody asked), and whether a request is being worked on."""
+    """PONG: the number of the PING (0: no PING), and whether a request is being worked on."""
     return Message(Kind.PONG, (np.array([number, working], np.int64),), session)
 
 
@@ -211,7 +271,7 @@ def read_pong(message: Message) -> tuple[int, bool]:
     return number, bool(working)
 
 
-def _only(message: Message, shape: tuple[int, ...], dtype: str) -> Any:
+def _only(message: Message, shape: tuple[int, ...], dtype: str) -> np.ndarray:
     match message.arrays:
         case (array,) if array.shape == shape and array.dtype == np.dtype(dtype):
             return array

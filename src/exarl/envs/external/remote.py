@@ -1,4 +1,4 @@
-"""ExaRemote-v0: an environment that ``exarl serve-env`` offers, from whichever host."""
+"""ExaRemote-v0: an environment that ``exarl serve-env`` offers, on this host or another."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import weakref
 from contextlib import suppress
 from typing import Any
 
+from exarl.envs.external.client import ClientEnv
 from exarl.envs.external.protocol import (
     MAX_BYTES,
     Kind,
@@ -19,11 +20,10 @@ from exarl.envs.external.protocol import (
     read_pong,
 )
 from exarl.envs.external.secure import LOCAL, Keys, check_address, load_zmq, read_keys
-from exarl.envs.external.talking import TalkingEnv
 from exarl.errors import EnvironmentFailure
 
 
-class RemoteEnv(TalkingEnv):
+class RemoteEnv(ClientEnv):
     """Talks to ``exarl serve-env`` at ``address``, which makes an environment for this client alone.
 
     address: tcp://HOST:PORT or ipc://FILE; another host than this one needs ``keys``.
@@ -48,7 +48,7 @@ class RemoteEnv(TalkingEnv):
         self._line = _Line(self._address, self._keys)
         self._end = weakref.finalize(self, self._line.close)
 
-    def _exchange(self, data: bytes) -> bytes:
+    def _exchange(self, asked: Kind, data: bytes) -> bytes:
         """Send, then wait; ask for a sign of life now and then."""
         line = self._line
         assert line is not None
@@ -72,7 +72,7 @@ class RemoteEnv(TalkingEnv):
                 # Messages keep their order: a server that is not at it never had the request.
                 raise EnvironmentFailure(f"{self._address} lost a message")
 
-    def _peer(self) -> str:
+    def _peer(self, asked: Kind | None = None) -> str:
         return self._address
 
 
@@ -105,7 +105,7 @@ class _Line:
             raise EnvironmentFailure(f"cannot connect to {address}: {error}") from error
 
     def send(self, data: bytes) -> None:
-        # When nobody takes messages no answer will come, and that is noticed.
+        # A server that takes no messages sends no answer, which ``receive`` notices.
         with suppress(self._zmq.Again):
             self._socket.send(data, self._zmq.DONTWAIT)
 

@@ -1,4 +1,4 @@
-"""Who may talk over ZeroMQ: this host freely, any other with CURVE keys."""
+"""Who may connect over ZeroMQ: this host without keys, any other with CURVE keys."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from exarl.errors import ConfigError, install
 
 PORT = 5755
 LOCAL = f"tcp://127.0.0.1:{PORT}"
-"""Where ``exarl serve-env`` listens and ``ExaRemote-v0`` looks unless told otherwise."""
+"""Where ``exarl serve-env`` listens and ``ExaRemote-v0`` looks by default."""
 
 SERVER_KEY, CLIENT_KEY = "server.key", "client.key"
 _KEY_LENGTH = 40  # of a CURVE key in ZeroMQ's Z85 spelling
@@ -61,7 +61,7 @@ def check_address(address: str, keys: Keys | None) -> str:
 
 
 def make_keys(folder: Path) -> tuple[Path, Path]:
-    """Write a new pair of key files, for the server and for its clients, readable by nobody else."""
+    """Write a new pair of key files, for the server and for its clients, readable by this user only."""
     zmq = load_zmq()
     paths = folder / SERVER_KEY, folder / CLIENT_KEY
     for path in paths:

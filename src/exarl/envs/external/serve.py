@@ -1,8 +1,8 @@
 """``exarl serve-env``: environments for clients that talk over ZeroMQ.
 
 Each client gets a session, which is a program that talks the same protocol over a Unix socket
-(``exarl.envs.external.host``, or any other): environments run side by side, and one that crashes takes
-nobody along. The server itself only looks at messages and passes them on, so it always answers at once.
+(``exarl.envs.external.host``, or any other): environments run side by side, and a crash affects only
+one. The server itself only looks at messages and passes them on, so it always answers at once.
 """
 
 from __future__ import annotations
@@ -12,13 +12,12 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from typing import Any
 
 from exarl.envs.external.connections import Connections
+from exarl.envs.external.extras import Extra, hello_arrays, read_extras, read_hello
 from exarl.envs.external.program import Program
 from exarl.envs.external.protocol import (
-    MAX_BYTES,
     Fault,
     Kind,
     Message,
@@ -28,11 +27,11 @@ from exarl.envs.external.protocol import (
     error_message,
     pong_message,
     read_ping,
-    seed_of,
     with_session,
 )
 from exarl.envs.external.secure import Keys, check_address, load_zmq
-from exarl.envs.external.spaces import Space, check_value, read_spaces
+from exarl.envs.external.session import Limits, Session, check_request
+from exarl.envs.external.spaces import read_spaces
 from exarl.envs.external.unix_address import UnixAddress
 from exarl.envs.guard import in_words
 from exarl.errors import ConfigError, EnvironmentFailure
@@ -44,32 +43,6 @@ TICK = 0.05
 _PROMPT = 5.0  # seconds that a program may take over the middle of a message
 _GRACE = 2.0  # seconds from SIGTERM to SIGKILL, for a program that does not go
 _ZAP = "inproc://zeromq.zap.01"  # where ZeroMQ asks whether a client may come in
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What a server gives to its clients."""
-
-    sessions: int = 16
-    idle_s: float = 3600.0  # without a message
-    start_s: float = 60.0  # until a program has connected and described its spaces
-    max_bytes: int = MAX_BYTES  # of a message
-    probe_s: float = 60.0  # without a message, after which it is seen whether the client is there
-
-
-@dataclass
-class Session:
-    """One client's environment. ``envelope`` is where its answers go."""
-
-    id: int
-    envelope: list[bytes]
-    program: Program
-    waiting: bytes = b""  # the request being answered
-    spaces: tuple[Space, Space] | None = None
-    begun: bool = False  # there was a reset
-    started: float = field(default_factory=time.monotonic)
-    heard: float = field(default_factory=time.monotonic)
-    probed: float = field(default_factory=time.monotonic)
 
 
 class Server:
@@ -102,7 +75,7 @@ class Server:
         self._connections = Connections(zmq, self._socket, self.address, limits.max_bytes)
 
     def run(self, stopped: Callable[[], bool]) -> None:
-        """Serve until ``stopped`` says so, which is asked several times a second."""
+        """Serve until ``stopped`` says so, which is called several times per second."""
         due = 0.0
         while not stopped():
             ready = dict(self._poller.poll(TICK * 1000))
@@ -213,7 +186,7 @@ class Server:
         elif message.kind is Kind.CLOSE:
             self._end(session)
         else:
-            _check_request(session, message)
+            check_request(session, message)
             self._forward(session, data)
 
     def _stranger(self, envelope: list[bytes], message: Message) -> None:
@@ -230,8 +203,11 @@ class Server:
 
     def _begin(self, envelope: list[bytes], data: bytes, message: Message) -> None:
         """A new session for this client."""
-        if message.arrays:
-            raise ProtocolError("a HELLO holds nothing")
+        wanted, order = read_hello(message)
+        if order:
+            raise ProtocolError("a HELLO to a server holds no text")
+        if Extra.MEMORY in wanted:  # a client shares no memory with a program of this server
+            data = encode(Message(Kind.HELLO, hello_arrays(wanted & ~Extra.MEMORY)))
         if self.sessions >= self._limits.sessions:
             self._probe(0.0)
         # Programs that are on their way out count as well: there are never more than twice as many.
@@ -265,8 +241,8 @@ class Server:
         session.waiting = data
         try:
             session.program.send(data, _PROMPT)
-        except EnvironmentFailure as error:
-            self._end(session, str(error))
+        except (EOFError, TimeoutError) as error:
+            self._end(session, str(session.program.failure(error)))
 
     def _accept(self, session: Session) -> None:
         """Let the program in if it has come, and give it the client's HELLO."""
@@ -291,10 +267,13 @@ class Server:
             data = session.program.receive(_PROMPT)
             message = decode(data)
             if not session.waiting or message.session != session.id:
-                raise ProtocolError("an answer that nobody asked for")
+                raise ProtocolError("an answer without a request")
             if message.kind is Kind.SPACES:
-                session.spaces = read_spaces(message)
-        except (EnvironmentFailure, ProtocolError) as error:
+                session.spaces, session.extras = read_spaces(message), read_extras(message)[0]
+        except (EOFError, TimeoutError) as error:
+            self._end(session, str(session.program.failure(error)))
+            return
+        except ProtocolError as error:
             self._end(session, str(error))
             return
         session.begun = session.begun or message.kind is Kind.OBSERVATION
@@ -312,7 +291,7 @@ class Server:
                 self._end(session, f"the server could not do it: {in_words(error)}")
 
     def _end(self, session: Session, why: str = "") -> None:
-        """Close a session; a client that waits for an answer is told ``why``."""
+        """Close a session; a client that waits for an answer receives ``why``."""
         del self._sessions[session.id]
         with suppress(KeyError):
             self._poller.unregister(session.program.fileno())
@@ -353,8 +332,7 @@ class Server:
                 self._told.add(program)
                 self._leaving[program] = time.monotonic() + _GRACE
             else:
-                program.patience = 0.0
-                program.close(grace=0.0)
+                program.kill()
                 self._told.discard(program)
                 del self._leaving[program]
 
@@ -376,20 +354,3 @@ class Server:
             except self._zmq.ZMQError:
                 log.info("the client of session %x is gone", session.id)
                 self._end(session)
-
-
-def _check_request(session: Session, message: Message) -> None:
-    """ProtocolError for what no environment should ever see."""
-    if session.waiting or session.spaces is None:
-        raise ProtocolError("one request at a time: the last one is not answered yet")
-    match message.kind:
-        case Kind.RESET:
-            seed_of(message)
-        case Kind.STEP:
-            if not session.begun:
-                raise ProtocolError("a STEP before the first RESET")
-            if len(message.arrays) != 1:
-                raise ProtocolError("a STEP holds one array, the action")
-            check_value(session.spaces[1], message.arrays[0], "the action")
-        case _:
-            raise ProtocolError(f"{message.kind.name} is not for a server")

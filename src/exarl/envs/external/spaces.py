@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from gymnasium import spaces
 
+from exarl.envs.base import Space
 from exarl.envs.external.protocol import TYPES, Kind, Message, ProtocolError
 
 BOX, DISCRETE, MULTI_DISCRETE = 1, 2, 3
-Space = spaces.Space[Any]
 
 
 @dataclass(frozen=True)
@@ -24,34 +25,58 @@ class Port:
     """A space on the wire: what travels, and how the environment's own values become that."""
 
     space: Space
-    send: Callable[[Any], np.ndarray]  # the environment's value -> array
+    arrange: Callable[[object], np.ndarray]  # the environment's value -> array of any type
     receive: Callable[[np.ndarray], Any]  # array -> the environment's value
+
+    def send(self, value: object) -> np.ndarray:
+        """The environment's value as it travels."""
+        dtype, shape = self._form
+        return np.asarray(self.arrange(value), dtype).reshape(shape)
+
+    @cached_property
+    def _form(self) -> tuple[np.dtype[np.generic], tuple[int, ...]]:
+        return wire_dtype(self.space), self.space.shape or ()
 
 
 def port(space: Space) -> Port:
     """How values of ``space`` travel; ValueError when they cannot."""
     if isinstance(space, spaces.Box):
-        return _box_port(space)
+        own, dtype = np.dtype(space.dtype), _travelling(np.dtype(space.dtype))
+        box = spaces.Box(space.low.astype(dtype), space.high.astype(dtype), space.shape, dtype.type)  # type: ignore[arg-type]
+        return Port(box, np.asarray, lambda array: array.astype(own))
     if isinstance(space, spaces.Discrete):
-        return Port(space, lambda value: np.array(value, np.int64), int)
+        return Port(space, np.asarray, int)
     if isinstance(space, spaces.MultiDiscrete | spaces.MultiBinary):
-        shape, dtype = space.shape, space.dtype
+        kind = np.dtype(space.dtype)
         many = space if isinstance(space, spaces.MultiDiscrete) else _of_binary(space)
-        return Port(
-            many,
-            lambda value: np.asarray(value, np.int64).reshape(shape),
-            lambda array: array.astype(dtype),
-        )
+        return Port(many, np.asarray, lambda array: array.astype(kind))
     if not space.is_np_flattenable:
         raise ValueError(f"{space} cannot travel")
     flat = spaces.flatten_space(space)
     assert isinstance(flat, spaces.Box)
-    travelling = _box_port(flat)
+    travelling = port(flat)
     return Port(
         travelling.space,
-        lambda value: travelling.send(spaces.flatten(space, value)),
+        lambda value: np.asarray(spaces.flatten(space, value)),
         lambda array: spaces.unflatten(space, travelling.receive(array)),
     )
+
+
+def float_port(space: Space) -> Port:
+    """How observations of ``space`` travel to an agent, which sees float32 unless they are bytes.
+
+    A Box keeps its shape, and its type if that can travel; anything else is flattened. ValueError
+    where that is impossible.
+    """
+    if isinstance(space, spaces.Box):
+        if np.dtype(space.dtype) in TYPES.values():
+            return port(space)
+        box = spaces.Box(space.low.astype(np.float32), space.high.astype(np.float32), space.shape)
+        return Port(box, np.asarray, np.asarray)
+    if not space.is_np_flattenable:
+        raise ValueError(f"observations cannot be flattened: {space}")
+    flat = spaces.Box(-np.inf, np.inf, (spaces.flatdim(space),), np.float32)
+    return Port(flat, lambda value: np.asarray(spaces.flatten(space, value)), np.asarray)
 
 
 def action_port(space: Space) -> Port:
@@ -80,11 +105,16 @@ def spaces_message(observation: Space, action: Space, session: int = 0) -> Messa
 
 def read_spaces(message: Message) -> tuple[Space, Space]:
     """The observation space and the action space in a SPACES."""
-    if len(message.arrays) != 5 or message.arrays[0].shape != (2,):
+    if len(message.arrays) < 5 or message.arrays[0].shape != (2,):
         raise ProtocolError("SPACES holds two kinds, and two arrays for each space")
-    kinds, *arrays = message.arrays
+    kinds, *arrays = message.arrays[:5]
     observation = _read(int(kinds[0]), arrays[0], arrays[1])
     return observation, _read(int(kinds[1]), arrays[2], arrays[3])
+
+
+def wire_dtype(space: Space) -> np.dtype[np.generic]:
+    """The type in which values of ``space``, a space of the protocol, travel."""
+    return np.dtype(space.dtype if isinstance(space, spaces.Box) else np.int64)
 
 
 def check_value(space: Space, array: np.ndarray, what: str) -> None:
@@ -92,8 +122,7 @@ def check_value(space: Space, array: np.ndarray, what: str) -> None:
 
     Numbers of a Box may be out of its bounds: many environments cut them themselves.
     """
-    dtype = np.dtype(np.int64 if isinstance(space, spaces.Discrete) else space.dtype)
-    if array.shape != (space.shape or ()) or array.dtype != dtype:
+    if array.shape != (space.shape or ()) or array.dtype != wire_dtype(space):
         raise ProtocolError(
             f"{what} is an array {array.shape} of {array.dtype}, its space says {space}"
         )
@@ -104,22 +133,11 @@ def check_value(space: Space, array: np.ndarray, what: str) -> None:
         raise ProtocolError(f"{what} {array} is not in {space}")
 
 
-def _box_port(space: spaces.Box) -> Port:
-    dtype = _travelling(np.dtype(space.dtype))
-    shape, own = space.shape, np.dtype(space.dtype)
-    box = spaces.Box(space.low.astype(dtype), space.high.astype(dtype), shape, dtype.type)
-    return Port(
-        box,
-        lambda value: np.asarray(value, dtype).reshape(shape),
-        lambda array: array.astype(own),
-    )
-
-
 def _of_binary(space: spaces.MultiBinary) -> spaces.MultiDiscrete:
     return spaces.MultiDiscrete(np.full(space.shape, 2))
 
 
-def _travelling(dtype: np.dtype[Any]) -> np.dtype[Any]:
+def _travelling(dtype: np.dtype[np.generic]) -> np.dtype[np.generic]:
     """The type in which numbers of ``dtype`` travel without loss."""
     if dtype in TYPES.values():
         return dtype

@@ -4,30 +4,31 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from exarl.science.booster.kernel import VARIABLES
+from exarl.types import Array
 
 SETTING = "B_VIMIN"
 ROWS = 250_000
-"""How many rows of the file are read unless told otherwise; the published models used as many."""
+"""The default number of rows to read, which is also that of the published models."""
 
 
 class Recording(NamedTuple):
     """Samples of the machine under its own regulator.
 
     ``samples[0, t]`` is the B:VIMIN with which the regulator answered ``samples[1, t]``. The file
-    shows it a row later, since a reading tells what was set in the cycle before.
+    has it one row later, since it records the value that was set in the previous cycle.
     """
 
-    samples: Any  # [variables, rows]
-    setting: Any  # [rows]
+    samples: Array  # [variables, rows]
+    setting: Array  # [rows]
 
 
 def read_recording(path: str, rows: int = ROWS) -> Recording:
-    """The first ``rows`` rows of the csv at ``path``; ValueError when it is not such a file."""
+    """The first ``rows`` rows of the csv at ``path``; ValueError when it is not a BOOSTR csv."""
     wanted = (*VARIABLES, SETTING)
     try:
         with Path(path).expanduser().open(encoding="utf-8", newline="") as file:
@@ -48,7 +49,7 @@ def read_recording(path: str, rows: int = ROWS) -> Recording:
 
 
 def moves_of(recording: Recording, actions: int) -> np.ndarray:
-    """As many changes of B:VIMIN as there are actions, at even quantiles of the regulator's own."""
+    """One change of B:VIMIN per action, at even quantiles of the regulator's own changes."""
     sizes = np.abs(np.diff(recording.samples[0]))
     return symmetric(np.quantile(sizes, 2 * np.arange(actions // 2 + 1) / actions))
 

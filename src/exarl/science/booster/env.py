@@ -1,10 +1,11 @@
-"""ExaBoosterDiscrete-v0 and ExaBooster-v0: better than the regulator in operation."""
+"""ExaBoosterDiscrete-v0 and ExaBooster-v0: regulation of the Fermilab Booster's magnet current."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+
+import numpy as np
 
 from exarl.envs.functional import FunctionalEnv
 from exarl.science.booster import kernel
@@ -13,16 +14,16 @@ from exarl.science.booster.functions import Booster
 
 
 class BoosterEnv(FunctionalEnv):
-    """What the two environments have in common."""
+    """The common part of the two environments."""
 
     functions: Booster
 
     def describe(self) -> dict[str, str]:
-        """What surroundings and plant are: a file's name, or 'synthetic'."""
+        """The sources of surroundings and plant: a file's name, or 'synthetic'."""
         return dict(self.functions.names)
 
-    def action_for(self, increment: float) -> Any:
-        """The action that changes B:VIMIN by ``increment`` A, or by what comes nearest to it."""
+    def action_for(self, increment: float) -> int | np.ndarray:
+        """The action that changes B:VIMIN by ``increment`` A, or by the nearest possible amount."""
         return self.functions.action_for(increment)
 
 
@@ -31,12 +32,12 @@ class ExaBooster(BoosterEnv):
 
     An action changes the reference current B:VIMIN by up to ``max_increment`` A. Observation: B:VIMIN,
     B:IMINER, B:LINFRQ, I:IB and I:MDAT40 of the last ``history`` cycles, centred and scaled. The reward
-    is minus the size of B:IMINER. The episode ends, and costs ``penalty`` for each of the remaining
-    ``max_steps``, when B:IMINER reaches 2 in size or B:VIMIN leaves 103.1 to 103.6 A.
+    is minus the absolute value of B:IMINER. The episode ends, and costs ``penalty`` for each of the
+    remaining ``max_steps``, when |B:IMINER| reaches 2 or B:VIMIN is outside 103.1 to 103.6 A.
 
     ``data`` is the path of the BOOSTR csv, of which ``rows`` rows are read; without it the surroundings
-    are a synthetic twin's. ``surrogate`` is the path of a learnt plant (Keras's .h5, or the .npz of
-    ``exarl surrogate``); without it the plant is the twin's. ``info`` tells, as ``data`` and ``plant``.
+    are those of a synthetic twin. ``surrogate`` is the path of a learnt plant (Keras's .h5, or the .npz
+    of ``exarl surrogate``); without it the plant is the twin's. ``info`` names both sources.
     """
 
     def __init__(
@@ -64,9 +65,9 @@ class ExaBooster(BoosterEnv):
 
 
 class ExaBoosterDiscrete(BoosterEnv):
-    """``ExaBooster`` with ``moves`` (odd) changes of B:VIMIN to choose from.
+    """``ExaBooster`` with ``moves`` (an odd number of) changes of B:VIMIN to choose from.
 
-    They lie at even quantiles of the changes that the regulator makes itself, with 0 in the middle.
+    They are even quantiles of the changes that the regulator itself makes, with 0 in the middle.
     """
 
     def __init__(
@@ -84,12 +85,13 @@ class ExaBoosterDiscrete(BoosterEnv):
         super().__init__(make, render_mode)
 
 
-def hold(info: Mapping[str, Any]) -> float:
-    """Baseline: leave B:VIMIN as it is (the change, for ``action_for``)."""
+def hold(info: Mapping[str, float]) -> float:
+    """Baseline: no change of B:VIMIN (for ``action_for``)."""
     return 0.0
 
 
-def regulate(info: Mapping[str, Any]) -> float:
-    """Baseline: the published regulator's change of B:VIMIN, from what ``reset`` or ``step`` told."""
-    wanted = kernel.regulated(info["setting"], info["iminer"], info["integral"])
+def regulate(info: Mapping[str, float]) -> float:
+    """Baseline: the published regulator's change of B:VIMIN, from the ``info`` of reset or step."""
+    setting, iminer, integral = (np.asarray(info[k]) for k in ("setting", "iminer", "integral"))
+    wanted = kernel.regulated(setting, iminer, integral)
     return float(wanted - info["vimin"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,35 +11,34 @@ from gymnasium import spaces
 from exarl.envs.functional import Functions, integers, repeat, split
 from exarl.science.booster import data as recorded
 from exarl.science.booster import kernel
-from exarl.science.booster.surrogate import load_surrogate, predict
+from exarl.science.booster.surrogate import Surrogate, load_surrogate, predict
 from exarl.science.figure import new_figure, to_rgb
+from exarl.types import Action, Array, Namespace, Rng
 
 SYNTHETIC = "synthetic"
 VIMIN_LIMITS = (103.1, 103.6)
 IMINER_LIMIT = 2.0
 SHOWN, SETTLING = 40, 10
-"""Cycles that a state keeps at least, for a picture, and that the twin runs before these."""
+"""Fewest cycles in a state, for its picture, and cycles that the twin runs before them."""
 CENTRE = np.array([103.41474, 0.0, kernel.LINE, kernel.INJECTOR, kernel.INJECTOR])
 SPREAD = np.array([0.05, 0.5, 16.0, 2400.0, 2400.0])
-"""With these the five variables are of order 1 in an observation."""
+"""Offsets and scales that make the five variables of an observation of order 1."""
 
 
-class State(NamedTuple):
-    """A cycle, after its error was read and before the answer to it is set."""
+class Cycle(NamedTuple):
+    """A cycle, after its error was read and before the correction is set."""
 
-    window: (
-        Any  # [variables, cycles], the newest last; its B:VIMIN is still that of the cycle before
-    )
-    surroundings: Any  # kernel.Surroundings, stacked
-    deviation: Any  # of the minimum from its setting, in A
-    integral: Any  # beta of a regulator that had seen the same errors
-    reference: Any  # deviation and beta of the regulator itself in the same disturbances
-    row: Any  # of the recording
-    step: Any
+    window: Array  # [variables, cycles], the newest last, with B:VIMIN of the previous cycle
+    surroundings: Array  # kernel.Surroundings, stacked
+    deviation: Array  # of the minimum from its setting, in A
+    integral: Array  # beta of a regulator given the same errors
+    reference: Array  # deviation and beta of the regulator under the same disturbances
+    row: Array  # of the recording
+    step: Array
 
 
 class Booster(Functions):
-    """See ``ExaBooster`` for the parameters; ``moves`` None stands for continuous actions."""
+    """See ``ExaBooster`` for the parameters; ``moves`` None means continuous actions."""
 
     def __init__(
         self,
@@ -52,7 +50,7 @@ class Booster(Functions):
         penalty: float,
         moves: int | None = None,
         max_increment: float = 0.0,
-        xp: ModuleType = np,
+        xp: Namespace = np,
     ) -> None:
         super().__init__(xp)
         if min(history, max_steps, rows) < 1 or penalty < 0:
@@ -93,26 +91,26 @@ class Booster(Functions):
         wanted = np.arange(moves // 2 + 1) * 2 / moves
         return recorded.symmetric(np.interp(wanted, known, kernel.MOVES))
 
-    def action_for(self, increment: float) -> Any:
-        """The action that changes B:VIMIN by ``increment`` A, or by what comes nearest to it."""
+    def action_for(self, increment: float) -> int | np.ndarray:
+        """The action that changes B:VIMIN by ``increment`` A, or by the nearest possible amount."""
         if self.increments is not None:
             return int(np.abs(np.asarray(self.increments) - increment).argmin())
         space = self.action_space
         assert isinstance(space, spaces.Box)
         return np.clip(np.array([increment], np.float32), space.low, space.high)
 
-    def initial(self, rng: Any, params: Any = None) -> State:
-        """A machine that runs under its regulator, at any time of the day."""
+    def initial(self, rng: Rng, params: None = None) -> Cycle:
+        """A machine under its regulator, at a random time of day."""
         return self._settled(rng) if self.recording is None else self._replayed(rng)
 
-    def _settled(self, rng: Any) -> State:
+    def _settled(self, rng: Rng) -> Cycle:
         xp = self.xp
         rng, start = split(rng, 2)
         around = kernel.begin(xp, start)
         zero, integral = xp.zeros(()), kernel.balance(around.line)
         vimin = kernel.regulated(around.setting, zero, integral)
         sample = xp.stack([vimin, zero, *kernel.readings(xp, around)])
-        state = State(
+        state = Cycle(
             xp.stack([sample] * self.kept, -1),
             xp.stack(around),
             zero,
@@ -122,7 +120,7 @@ class Booster(Functions):
             xp.zeros((), int),
         )
 
-        def cycle(carry: tuple[State, Any]) -> tuple[State, Any]:
+        def cycle(carry: tuple[Cycle, Rng]) -> tuple[Cycle, Rng]:
             state, rng = carry
             now, later = split(rng, 2)
             setting = state.surroundings[0]
@@ -133,7 +131,7 @@ class Booster(Functions):
         reference = xp.stack([state.deviation, state.integral])
         return state._replace(step=xp.zeros((), int), reference=reference)
 
-    def _replayed(self, rng: Any) -> State:
+    def _replayed(self, rng: Rng) -> Cycle:
         xp, recording = self.xp, self.recording
         assert recording is not None
         rng, start = split(rng, 2)
@@ -143,11 +141,11 @@ class Booster(Functions):
         vimin = xp.concatenate([window[0, :-1], recording.samples[0, row - 1][None]])
         window = xp.concatenate([vimin[None], window[1:]])
         setting, iminer = recording.setting[row], window[1, -1]
-        # What the regulator's answer leaves unexplained is its integral.
+        # The part of the regulator's answer that is not proportional is its integral.
         integral = setting - recording.samples[0, row] - kernel.ALPHA * iminer
         around = kernel.begin(xp, rng)._replace(setting=setting, line=window[2, -1] - kernel.LINE)
         deviation = iminer / 10
-        return State(
+        return Cycle(
             window,
             xp.stack(around),
             deviation,
@@ -157,15 +155,15 @@ class Booster(Functions):
             xp.zeros((), int),
         )
 
-    def transition(self, state: State, action: Any, rng: Any, params: Any = None) -> State:
+    def transition(self, state: Cycle, action: Action, rng: Rng, params: None = None) -> Cycle:
         if self.increments is not None:
             increment = self.increments[action]
         else:
             increment = self.xp.asarray(action).reshape(-1)[0]
         return self._after(state, state.window[0, -1] + increment, rng, self.surrogate)
 
-    def _after(self, state: State, vimin: Any, rng: Any, plant: Any) -> State:
-        """The next cycle after ``vimin`` was set, with a learnt plant or the twin's own."""
+    def _after(self, state: Cycle, vimin: Array, rng: Rng, plant: Surrogate | None) -> Cycle:
+        """The next cycle after ``vimin`` is set, with a learnt plant or (None) the twin's."""
         xp = self.xp
         one, two = split(rng, 2)
         now = kernel.Surroundings(*state.surroundings)
@@ -180,7 +178,7 @@ class Booster(Functions):
             deviation = predict(xp, plant, window)[1] / 10
         iminer = kernel.error_signal(xp, deviation)
         sample = xp.stack([vimin, iminer, *reads])
-        return State(
+        return Cycle(
             xp.concatenate([window[:, 1:], sample[:, None]], -1),
             xp.stack(then),
             deviation,
@@ -190,18 +188,20 @@ class Booster(Functions):
             state.step + 1,
         )
 
-    def _surroundings(self, now: Any, row: Any, rng: Any) -> tuple[Any, tuple[Any, ...], Any]:
-        """Surroundings, their readings and the row of the recording, a cycle later."""
+    def _surroundings(
+        self, now: kernel.Surroundings, row: Array, rng: Rng
+    ) -> tuple[kernel.Surroundings, tuple[Array, ...], Array]:
+        """Surroundings, their readings and the row of the recording, one cycle later."""
         then = kernel.advance(self.xp, rng, now)
         if self.recording is None:
             return then, kernel.readings(self.xp, then), row
-        row = (row + 1) % self.recording.setting.shape[0]  # whoever plays on longer begins anew
+        row = (row + 1) % self.recording.setting.shape[0]  # at its end the recording starts again
         line, injector, ahead = self.recording.samples[2:, row]
         then = then._replace(setting=self.recording.setting[row], line=line - kernel.LINE)
         return then, (line, injector, ahead), row
 
-    def _reference(self, state: State, setting: Any, force: Any, row: Any) -> Any:
-        """The regulator's own next deviation and integral; recorded where a surrogate plays."""
+    def _reference(self, state: Cycle, setting: Array, force: Array, row: Array) -> Array:
+        """The regulator's next deviation and integral; recorded ones if the plant is a surrogate."""
         xp = self.xp
         deviation, integral = state.reference
         if self.recording is not None and self.surrogate is not None:
@@ -212,7 +212,7 @@ class Booster(Functions):
         iminer = kernel.error_signal(xp, deviation)
         return xp.stack([deviation, integral + kernel.GAMMA * iminer])
 
-    def observation(self, state: State, rng: Any, params: Any = None) -> Any:
+    def observation(self, state: Cycle, rng: Rng, params: None = None) -> Array:
         xp = self.xp
         seen = state.window[:, -self.history :]
         seen = (seen - self._centre) / self._spread
@@ -220,19 +220,19 @@ class Booster(Functions):
         return seen[:, 0] if self.history == 1 else seen
 
     def reward(
-        self, state: State, action: Any, next_state: State, rng: Any, params: Any = None
-    ) -> Any:
+        self, state: Cycle, action: Action, next_state: Cycle, rng: Rng, params: None = None
+    ) -> Array:
         left = self.xp.maximum(self.max_steps - next_state.step, 0)
         lost = self.xp.where(self.terminal(next_state, rng), self.penalty * left, 0.0)
         return -abs(next_state.window[1, -1]) - lost
 
-    def terminal(self, state: State, rng: Any, params: Any = None) -> Any:
+    def terminal(self, state: Cycle, rng: Rng, params: None = None) -> Array:
         vimin, iminer = state.window[0, -1], state.window[1, -1]
         low, high = VIMIN_LIMITS
         return (abs(iminer) >= IMINER_LIMIT) | (vimin < low) | (vimin > high)
 
-    def state_info(self, state: State, params: Any = None) -> dict[str, Any]:
-        """``regulator_iminer`` is the error that the published regulator has in this cycle."""
+    def state_info(self, state: Cycle, params: None = None) -> dict[str, object]:
+        """``regulator_iminer`` is the error of the published regulator in this cycle."""
         return {
             **self.names,
             "vimin": float(state.window[0, -1]),
@@ -242,7 +242,7 @@ class Booster(Functions):
             "regulator_iminer": float(kernel.error_signal(self.xp, state.reference[0])),
         }
 
-    def picture(self, state: State) -> np.ndarray:
+    def picture(self, state: Cycle) -> np.ndarray:
         """Error, reference current and the Main Injector's current in the newest cycles."""
         window = np.asarray(state.window)
         cycles = np.arange(window.shape[1]) + 1 - window.shape[1]

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from exarl.errors import install
 from exarl.science.booster.kernel import VARIABLES
-from exarl.science.booster.surrogate import ACTIVATIONS, Dense, Layer, Lstm
+from exarl.science.booster.surrogate import ACTIVATIONS, Dense, Layer, LstmLayer
+
+if TYPE_CHECKING:
+    import h5py  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
 PASSED_OVER = ("InputLayer", "Dropout")
-"""Layers that do nothing when a model is used."""
+"""Layers without effect when a model is evaluated."""
 
 
 def read_keras(path: Path) -> tuple[tuple[Layer, ...], int]:
-    """The layers of a sequential model of LSTM and Dense layers, and how many samples it looks back."""
+    """The layers of a sequential model of LSTM and Dense layers, and the number of samples it uses.
+
+    ValueError when the file is no such model.
+    """
     try:
         import h5py  # type: ignore[import-not-found, import-untyped, unused-ignore]
     except ImportError as error:
@@ -36,22 +42,22 @@ def read_keras(path: Path) -> tuple[tuple[Layer, ...], int]:
     except (OSError, KeyError, TypeError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise ValueError(f"{path.name} is no Keras model in HDF5: {error}") from error
     first = layers[0] if layers else None
-    if not isinstance(first, Lstm) or not isinstance(layers[-1], Dense):
+    if not isinstance(first, LstmLayer) or not isinstance(layers[-1], Dense):
         raise ValueError(f"{path.name} does not begin with an LSTM layer and end with a dense one")
     if layers[-1].kernel.shape[1] not in range(2, len(VARIABLES) + 1):
         raise ValueError(f"{path.name} does not give the next B:VIMIN and B:IMINER")
     return layers, first.kernel.shape[0]
 
 
-def _text(value: Any) -> str:
+def _text(value: bytes | str) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
-def _arrays(weights: Any, config: dict[str, Any]) -> dict[str, np.ndarray]:
-    """A layer's arrays by their last name; what stands between depends on Keras's version."""
+def _arrays(weights: h5py.Group, config: dict[str, Any]) -> dict[str, np.ndarray]:
+    """A layer's arrays by the last part of their names; the rest depends on Keras's version."""
     found: dict[str, np.ndarray] = {}
 
-    def visit(name: str, item: Any) -> None:
+    def visit(name: str, item: h5py.Dataset | h5py.Group) -> None:
         if hasattr(item, "dtype"):
             found[name.rpartition("/")[2].partition(":")[0]] = np.asarray(item, np.float32)
 
@@ -73,7 +79,7 @@ def _layer(kind: str, config: dict[str, Any], arrays: dict[str, np.ndarray]) -> 
     }
     if kind == "LSTM" and all(config.get(key, value) == value for key, value in usual.items()):
         bias = np.zeros(4 * config["units"], np.float32) if bias is None else bias
-        return Lstm(
+        return LstmLayer(
             bool(config["return_sequences"]), arrays["kernel"], arrays["recurrent_kernel"], bias
         )
-    raise ValueError(f"layer '{config['name']}' is a {kind} of a kind that is not understood")
+    raise ValueError(f"layer '{config['name']}' is a {kind} of a kind that is not supported")

@@ -1,32 +1,32 @@
 """A synthetic twin of the Booster's minimum-current regulation, over ``xp``.
 
-Once a cycle of 15 Hz the regulator reads how far the minimum of the magnet current lies from its
-setting, B:IMINER = 10 (minimum - setting), and answers with a corrected reference current
+In every cycle of 15 Hz the regulator reads the distance of the magnet current's minimum from its
+setting, B:IMINER = 10 (minimum - setting), and sets a corrected reference current
 
     B:VIMIN = setting - alpha B:IMINER - beta,    beta = sum over the past of gamma B:IMINER.
 
-That law and its gains are published; the plant is not. Here it is linear: a deviation decays, follows
+This law and its gains are published; the plant is not. Here it is linear: a deviation decays, follows
 the correction, and is disturbed by the line frequency, the ramp of the Main Injector, a slow drift,
-noise and kicks. Its numbers are chosen so that under the published regulator the channels have the
-statistics of the BOOSTR recording. It is a stand-in, not a model fitted to the machine.
+noise and kicks. Its constants are chosen so that under the published regulator the channels have the
+statistics of the BOOSTR recording. It is a substitute, not a model fitted to the machine.
 """
 
 from __future__ import annotations
 
 import math
-from types import ModuleType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from exarl.envs.functional import normal, split, uniform
+from exarl.types import Array, Namespace, Rng
 
 ALPHA, GAMMA = 0.1, 7.535e-5
 """Proportional and integral gain of the published regulator."""
 VARIABLES = ("B:VIMIN", "B:IMINER", "B:LINFRQ", "I:IB", "I:MDAT40")
 """The channels of a sample, in the order of the published surrogate."""
 QUANTUM = 0.005
-"""B:IMINER is recorded in whole numbers of it."""
+"""B:IMINER is recorded in multiples of it."""
 
 SETTING, SETTING_DRIFT = 103.41474, 0.017753
 SETTING_LIMITS = (103.28155, 103.50656)
@@ -51,8 +51,8 @@ PERSISTENCE, GAIN = 0.85, 0.4
 PER_LINE, PER_INJECTOR = 9e-5, 3e-6
 NOISE, KICK, KICKS = 0.0075, 0.115, 0.07
 SLOW, SLOW_CYCLES = 0.0038, 600.0
-"""The plant: what remains of a deviation after a cycle and what a correction adds; A per mHz and per A;
-noise, and the greatest size and the probability of a kick in A; size and duration of the slow drift."""
+"""The plant: the share of a deviation that remains after a cycle, and the effect of a correction; A per
+mHz and per A; noise, largest kick in A and its probability; size and duration of the slow drift."""
 
 MOVES = np.array(
     [0, 0.001, 0.002, 0.003, 0.004, 0.005, 0.006, 0.007, 0.0085, 0.0095,
@@ -62,17 +62,17 @@ MOVES = np.array(
 
 
 class Surroundings(NamedTuple):
-    """What acts on the regulation from outside."""
+    """The external influences on the regulation."""
 
-    setting: Any  # B_VIMIN in A
-    line: Any  # line frequency in mHz, its mean taken off
-    line_speed: Any  # its change in the last cycle
-    phase: Any  # of the Main Injector's ramp, in cycles
-    slow: Any  # drift in A a cycle
+    setting: Array  # B_VIMIN in A
+    line: Array  # line frequency in mHz, without its mean
+    line_speed: Array  # its change in the last cycle
+    phase: Array  # of the Main Injector's ramp, in cycles
+    slow: Array  # drift in A per cycle
 
 
-def begin(xp: ModuleType, rng: Any, shape: tuple[int, ...] = ()) -> Surroundings:
-    """Surroundings at any time of a day."""
+def begin(xp: Namespace, rng: Rng, shape: tuple[int, ...] = ()) -> Surroundings:
+    """Surroundings at a random time of day."""
     one, two = split(rng, 2)
     setting, line, speed, slow = normal(one, (4, *shape))
     return Surroundings(
@@ -84,8 +84,8 @@ def begin(xp: ModuleType, rng: Any, shape: tuple[int, ...] = ()) -> Surroundings
     )
 
 
-def advance(xp: ModuleType, rng: Any, now: Surroundings) -> Surroundings:
-    """The surroundings a cycle later."""
+def advance(xp: Namespace, rng: Rng, now: Surroundings) -> Surroundings:
+    """The surroundings one cycle later."""
     one, two = split(rng, 2)
     speed, slow = normal(one, (2, *now.line.shape))
     coin = uniform(two, now.line.shape)
@@ -100,45 +100,45 @@ def advance(xp: ModuleType, rng: Any, now: Surroundings) -> Surroundings:
     )
 
 
-def _within(xp: ModuleType, setting: Any) -> Any:
+def _within(xp: Namespace, setting: Array) -> Array:
     low, high = SETTING_LIMITS
-    return xp.minimum(xp.maximum(setting, low), high)  # of a number faster than clip
+    return xp.minimum(xp.maximum(setting, low), high)  # faster than clip for a single number
 
 
-def injector_current(xp: ModuleType, phase: Any) -> Any:
+def injector_current(xp: Namespace, phase: Array) -> Array:
     """The Main Injector's bend current in A."""
     return xp.interp(phase % INJECTOR_PERIOD, xp.asarray(_KNOTS), xp.asarray(INJECTOR_RAMP))
 
 
-def readings(xp: ModuleType, now: Surroundings) -> tuple[Any, Any, Any]:
-    """B:LINFRQ, I:IB and I:MDAT40, which tells of the ramp a cycle ahead."""
+def readings(xp: Namespace, now: Surroundings) -> tuple[Array, Array, Array]:
+    """B:LINFRQ, I:IB and I:MDAT40, which announces the ramp one cycle ahead."""
     ahead = injector_current(xp, now.phase + BROADCAST_LEAD)
     return LINE + now.line, injector_current(xp, now.phase), ahead
 
 
-def disturbance(xp: ModuleType, rng: Any, line: Any, injector: Any, slow: Any) -> Any:
-    """What the surroundings add to the deviation in a cycle that ends at ``injector`` A."""
+def disturbance(xp: Namespace, rng: Rng, line: Array, injector: Array, slow: Array) -> Array:
+    """The surroundings' effect on the deviation in a cycle that ends at ``injector`` A."""
     one, two = split(rng, 2)
     coin, kick = uniform(two, (2, *line.shape))
     random = NOISE * normal(one, line.shape) + xp.where(coin < KICKS, KICK * (2 * kick - 1), 0.0)
     return PER_LINE * line + PER_INJECTOR * (injector - INJECTOR) + slow + random
 
 
-def respond(deviation: Any, correction: Any, disturbance: Any) -> Any:
+def respond(deviation: Array, correction: Array, disturbance: Array) -> Array:
     """The next deviation of the minimum from its setting, in A; the correction is VIMIN - setting."""
     return PERSISTENCE * deviation + GAIN * correction + disturbance
 
 
-def error_signal(xp: ModuleType, deviation: Any) -> Any:
+def error_signal(xp: Namespace, deviation: Array) -> Array:
     """B:IMINER, as recorded."""
     return QUANTUM * xp.round(10 * deviation / QUANTUM)
 
 
-def regulated(setting: Any, iminer: Any, integral: Any) -> Any:
-    """The published regulator: B:VIMIN in answer to B:IMINER; ``integral`` is beta."""
+def regulated(setting: Array, iminer: Array, integral: Array) -> Array:
+    """The published regulator: B:VIMIN for a given B:IMINER; ``integral`` is beta."""
     return setting - ALPHA * iminer - integral
 
 
-def balance(line: Any) -> Any:
-    """The integral with which the regulator holds a line frequency off its mean."""
+def balance(line: Array) -> Array:
+    """The regulator's integral in equilibrium with a constant line frequency."""
     return PER_LINE * line / GAIN

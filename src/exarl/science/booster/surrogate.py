@@ -1,9 +1,9 @@
 """A learnt plant: a small neural network that predicts the next sample, over ``xp``.
 
-It takes the last ``look_back`` samples, scaled, as an array [variables, look_back] and gives the next
-one, or its first channels, scaled alike. Two kinds of file are read: our own, written by
-``exarl surrogate`` (.npz), and Keras's HDF5 of the published model, whose layers are long short-term
-memories that step over the five variables, each with its 150 samples as features.
+Its input are the last ``look_back`` samples, scaled, as an array [variables, look_back]; its output is
+the next sample, or its first channels, scaled likewise. Two kinds of file are read: the .npz that
+``exarl surrogate`` writes, and Keras's HDF5 of the published model, whose LSTM layers step over the
+five variables, each with its 150 samples as features.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any, NamedTuple
 from zipfile import BadZipFile
 
@@ -19,6 +18,7 @@ import numpy as np
 
 from exarl.networks.layers import relu, sigmoid, tanh
 from exarl.science.booster.kernel import VARIABLES
+from exarl.types import Array, Namespace
 
 PUBLISHED_RANGE = np.array(
     [
@@ -26,10 +26,10 @@ PUBLISHED_RANGE = np.array(
         [103.98612, 1.17969, 37.3311, 7059.6875, 7033.3862],
     ]
 )
-"""Least and greatest value of each variable that the published models were scaled with."""
+"""Minimum and maximum of each variable, with which the published models were scaled."""
 
 
-def linear(xp: Any, x: Any) -> Any:
+def linear(xp: Namespace, x: Array) -> Array:
     return x
 
 
@@ -40,44 +40,44 @@ class Dense(NamedTuple):
     """``activation(x kernel + bias)``, over the last axis."""
 
     activation: str
-    kernel: Any  # [inputs, units]
-    bias: Any  # [units]
+    kernel: Array  # [inputs, units]
+    bias: Array  # [units]
 
 
-class Lstm(NamedTuple):
+class LstmLayer(NamedTuple):
     """A long short-term memory over the axis before the last; gates in Keras's order i, f, c, o."""
 
-    sequences: bool  # gives what it shows after every step, not only after the last
-    kernel: Any  # [inputs, 4 units]
-    recurrent: Any  # [units, 4 units]
-    bias: Any  # [4 units]
+    sequences: bool  # outputs of all steps, not only of the last
+    kernel: Array  # [inputs, 4 units]
+    recurrent: Array  # [units, 4 units]
+    bias: Array  # [4 units]
 
 
 class Flatten(NamedTuple):
     """The last two axes as one."""
 
 
-Layer = Dense | Lstm | Flatten
+Layer = Dense | LstmLayer | Flatten
 
 
 @dataclass(frozen=True)
 class Surrogate:
-    """Layers, the shape of what they take, and the range that scaled values were taken from."""
+    """Layers, the number of samples they use, and the range of each variable for scaling."""
 
     layers: tuple[Layer, ...]
     look_back: int
-    range: Any  # [2, variables]
+    range: Array  # [2, variables]
     name: str = ""
 
     @property
     def weights(self) -> int:
-        """How many numbers were learnt."""
+        """The number of learnt parameters."""
         return sum(
             np.size(a) for layer in self.layers for a in layer if not isinstance(a, str | bool)
         )
 
-    def on(self, xp: ModuleType) -> Surrogate:
-        """The same with arrays of ``xp``."""
+    def on(self, xp: Namespace) -> Surrogate:
+        """The same surrogate with arrays of ``xp``."""
 
         def moved(value: Any) -> Any:
             return xp.asarray(value) if isinstance(value, np.ndarray) else value
@@ -86,12 +86,12 @@ class Surrogate:
         return Surrogate(layers, self.look_back, xp.asarray(self.range), self.name)
 
 
-def scaled(samples: Any, range: Any) -> Any:
+def scaled(samples: Array, range: Array) -> Array:
     """Samples [variables, n] with each variable's range mapped to [0, 1]."""
     return (samples - range[0][:, None]) / (range[1] - range[0])[:, None]
 
 
-def predict(xp: ModuleType, surrogate: Surrogate, window: Any) -> Any:
+def predict(xp: Namespace, surrogate: Surrogate, window: Array) -> Array:
     """The next sample's first channels, from [variables, look_back or more samples] before it."""
     x = scaled(window[:, -surrogate.look_back :], surrogate.range).astype(np.float32)
     out = forward(xp, surrogate.layers, x)
@@ -99,40 +99,43 @@ def predict(xp: ModuleType, surrogate: Surrogate, window: Any) -> Any:
     return low + (high - low) * out
 
 
-def forward(xp: ModuleType, layers: tuple[Layer, ...], x: Any) -> Any:
+def forward(xp: Namespace, layers: tuple[Layer, ...], x: Array) -> Array:
     """[..., variables, look_back] -> [..., outputs]"""
     for layer in layers:
         match layer:
             case Dense(activation, kernel, bias):
                 x = ACTIVATIONS[activation](xp, x @ kernel + bias)
-            case Lstm():
+            case LstmLayer():
                 x = remember(xp, layer, x)
             case Flatten():
                 x = x.reshape(*x.shape[:-2], -1)
     return x
 
 
-def remember(xp: ModuleType, layer: Lstm, x: Any) -> Any:
+def remember(xp: Namespace, layer: LstmLayer, x: Array) -> Array:
     """[..., steps, inputs] -> [..., steps, units], or [..., units] after the last step."""
     units = layer.recurrent.shape[0]
     inputs = x @ layer.kernel + layer.bias
     h = c = xp.zeros((*x.shape[:-2], units), x.dtype)
-    shown = []
+    outputs = []
     for step in range(x.shape[-2]):
         z = inputs[..., step, :] + h @ layer.recurrent
-        gates = sigmoid(xp, z)  # of the candidate too, which is not used: fewer calls are faster
+        gates = sigmoid(xp, z)  # also of the candidate, which is not used: one call is faster
         keep, write, show = (gates[..., k * units : (k + 1) * units] for k in (1, 0, 3))
         c = keep * c + write * xp.tanh(z[..., 2 * units : 3 * units])
         h = show * xp.tanh(c)
-        shown.append(h)
-    return xp.stack(shown, -2) if layer.sequences else h
+        outputs.append(h)
+    return xp.stack(outputs, -2) if layer.sequences else h
 
 
 def load_surrogate(path: str) -> Surrogate:
-    """The surrogate in a file of ours (.npz) or of Keras (.h5, .hdf5); ValueError if it is neither."""
+    """The surrogate in an .npz of ``exarl surrogate`` or a file of Keras (.h5, .hdf5).
+
+    ValueError when the file is missing or no surrogate.
+    """
     file = Path(path).expanduser()
     if not file.is_file():
-        raise ValueError(f"surrogate {path} is not there")
+        raise ValueError(f"surrogate {path} does not exist")
     if file.suffix in (".h5", ".hdf5"):
         from exarl.science.booster.keras import read_keras
 
@@ -150,12 +153,12 @@ def load_surrogate(path: str) -> Surrogate:
 
 
 def save_surrogate(surrogate: Surrogate, path: Path) -> None:
-    """Write dense layers to ``path`` (.npz)."""
+    """Write a surrogate of dense layers to ``path`` (.npz); ValueError for other layers."""
     arrays: dict[str, Any] = {"look_back": surrogate.look_back, "range": surrogate.range}
     kinds = []
     for n, layer in enumerate(surrogate.layers):
-        if isinstance(layer, Lstm):
-            raise ValueError("only dense layers are written")
+        if isinstance(layer, LstmLayer):
+            raise ValueError("only dense layers can be written")
         kinds.append(layer.activation if isinstance(layer, Dense) else "flatten")
         if isinstance(layer, Dense):
             arrays |= {f"{n}/kernel": layer.kernel, f"{n}/bias": layer.bias}
@@ -164,7 +167,7 @@ def save_surrogate(surrogate: Surrogate, path: Path) -> None:
 
 
 def checked(surrogate: Surrogate) -> Surrogate:
-    """The surrogate, if it takes five variables and gives at least B:VIMIN and B:IMINER."""
+    """The surrogate; ValueError unless it maps five variables to at least B:VIMIN and B:IMINER."""
     try:
         window = np.zeros((len(VARIABLES), surrogate.look_back), np.float32)
         out = forward(np, surrogate.layers, window)

@@ -5,6 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Literal
 
+import numpy as np
+from numpy.typing import ArrayLike
+
 from exarl.envs.functional import FunctionalEnv
 from exarl.science.cahn_hilliard.functions import Assembly, Recipe
 from exarl.science.cahn_hilliard.kernel import Coefficients, Polymer, polymer_coefficients
@@ -12,7 +15,7 @@ from exarl.science.cahn_hilliard.model import Model
 from exarl.science.cahn_hilliard.task import Start, control_path, make_target, read_field
 
 PERIOD = 0.1
-"""Period of the guide's stripes in units of 750 nm, nearly that of lamellae in equilibrium."""
+"""Period of the guide's stripes in units of 750 nm; close to that of lamellae in equilibrium."""
 
 
 class ExaCH(FunctionalEnv):
@@ -21,7 +24,7 @@ class ExaCH(FunctionalEnv):
     ``initial``: "random" or a field (array, .npy, text). ``target``: "vertical", "horizontal",
     "isotropic", "generated" (by ``target_path``), a field, or a published structure file (.out).
     ``control``: three actions, or the change of temperature as a number. ``box`` and ``kuhn_length``
-    are in nm; times are in units in which 750 nm is 1. docs/envs/cahn_hilliard.md says more.
+    are in nm; times are in units in which 750 nm is 1. For more see docs/envs/cahn_hilliard.md.
     """
 
     def __init__(
@@ -141,7 +144,7 @@ class ExaCH3D(FunctionalEnv):
         super().__init__(partial(Assembly, model, start, goal, recipe), render_mode)
 
 
-def _base(initial: Any, model: Model) -> Any:
+def _base(initial: ArrayLike, model: Model) -> np.ndarray | None:
     if isinstance(initial, str) and initial == "random":
         return None
     return read_field(initial, model, "initial")

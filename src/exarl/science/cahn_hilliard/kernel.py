@@ -9,15 +9,16 @@ and a term ``STABILITY k^2`` is moved from the cubic into it, which keeps large 
 
 from __future__ import annotations
 
-from types import ModuleType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from exarl.envs.functional import repeat
+from exarl.types import Array, Namespace
 
 STABILITY = 2.0
-"""S of the splitting; 2 keeps the energy falling for steps up to 2e-4 in the units of the polymer."""
+"""S of the splitting; with 2 the energy falls for time steps up to 2e-4 in the polymer's units."""
 SERIES = (1 / 2, 1 / 6, 1 / 24, 1 / 120, 1 / 720, 1 / 5040, 1 / 40320)
 
 
@@ -35,21 +36,21 @@ class Polymer(NamedTuple):
 
 
 class Coefficients(NamedTuple):
-    """What the equation needs of the material: numbers, or arrays of one element."""
+    """The material's coefficients in the equation: numbers, or arrays with one element."""
 
-    eps2: Any
-    sigma: Any
+    eps2: Array | float
+    sigma: Array | float
 
 
 class Propagator(NamedTuple):
-    """One time step in Fourier space: what is kept of each mode, and the two weights of the cubic."""
+    """One time step in Fourier space: the decay of each mode, and the two weights of the cubic term."""
 
-    decay: Any
-    first: Any
-    second: Any
+    decay: Array
+    first: Array
+    second: Array
 
 
-def polymer_coefficients(polymer: Polymer, temperature: Any) -> Coefficients:
+def polymer_coefficients(polymer: Polymer, temperature: Array) -> Coefficients:
     """The coefficients at a temperature (an array or a number)."""
     p = polymer
     cold = (1 / temperature - 1 / p.t_max) / (1 / p.t_min - 1 / p.t_max)
@@ -76,13 +77,13 @@ def squared(vectors: list[np.ndarray]) -> np.ndarray:
     return total
 
 
-def growth_rate(k2: Any, material: Coefficients, mean: float) -> Any:
+def growth_rate(k2: Array, material: Coefficients, mean: float) -> Array:
     """Linear growth rate of a mode about the uniform state c = ``mean``."""
     return -material.sigma + (1 - 3 * mean**2) * k2 - material.eps2 * k2 * k2
 
 
-def propagator(xp: ModuleType, k2: Any, material: Coefficients, dt: float) -> Propagator:
-    """The scheme's coefficients for one material and time step; costs about as much as one step."""
+def propagator(xp: Namespace, k2: Array, material: Coefficients, dt: float) -> Propagator:
+    """The scheme's coefficients for one material and time step, at about the cost of one step."""
     z = -dt * (material.eps2 * k2 * k2 + (STABILITY - 1) * k2 + material.sigma)
     small = z > -0.5
     safe = xp.where(small, -1.0, z)
@@ -97,16 +98,16 @@ def propagator(xp: ModuleType, k2: Any, material: Coefficients, dt: float) -> Pr
     )
 
 
-def evolve(xp: ModuleType, field: Any, step: Propagator, mean: float, steps: int) -> Any:
+def evolve(xp: Namespace, field: Array, step: Propagator, mean: float, steps: int) -> Array:
     """``field`` after ``steps`` time steps; periodic."""
     shape, axes = field.shape, tuple(range(field.ndim))
 
-    # Modes are those of c - mean: then Oono's term is linear, and the mean relaxes exactly.
-    def cubic(modes: Any) -> Any:
+    # The modes are of c - mean, which makes Oono's term linear and the relaxation of the mean exact.
+    def cubic(modes: Array) -> Array:
         c = xp.fft.irfftn(modes, shape, axes) + mean
         return xp.fft.rfftn(c * (c * c - STABILITY))
 
-    def advance(modes: Any) -> Any:
+    def advance(modes: Array) -> Array:
         now = cubic(modes)
         ahead = step.decay * modes + step.first * now
         return ahead + step.second * (cubic(ahead) - now)
@@ -115,14 +116,14 @@ def evolve(xp: ModuleType, field: Any, step: Propagator, mean: float, steps: int
     return (xp.fft.irfftn(modes, shape, axes) + mean).astype(field.dtype)
 
 
-def mirrored(xp: ModuleType, field: Any) -> Any:
+def mirrored(xp: Namespace, field: Array) -> Array:
     """The even extension of a field with zero-flux walls: periodic, twice as long along each axis."""
     for axis in range(field.ndim):
         field = xp.concatenate([field, xp.flip(field, axis)], axis)
     return field
 
 
-def energy(xp: ModuleType, field: Any, k2: Any, material: Coefficients, mean: float) -> Any:
+def energy(xp: Namespace, field: Array, k2: Array, material: Coefficients, mean: float) -> Array:
     """Free energy per volume, which falls at fixed coefficients while the mean of c is ``mean``."""
     power = mode_power(xp, field)
     known = xp.where(k2 > 0, k2, 1.0)
@@ -131,14 +132,14 @@ def energy(xp: ModuleType, field: Any, k2: Any, material: Coefficients, mean: fl
     return xp.mean(square * (square / 4 - 0.5)) + xp.sum(kernel * power) / 2
 
 
-def mode_power(xp: ModuleType, field: Any) -> Any:
-    """|c_k|^2 in the layout of rfftn, modes that rfftn leaves out counted in; sums to mean(c^2)."""
+def mode_power(xp: Namespace, field: Array) -> Array:
+    """|c_k|^2 in the layout of rfftn, including the modes that rfftn omits; sums to mean(c^2)."""
     modes = xp.fft.rfftn(field) / field.size
     return (modes.real**2 + modes.imag**2) * mirror_counts(field.shape, field.dtype)
 
 
-def mirror_counts(shape: tuple[int, ...], dtype: Any = float) -> np.ndarray:
-    """How often a mode of rfftn's layout stands for itself and its mirror image: 1 or 2."""
+def mirror_counts(shape: tuple[int, ...], dtype: DTypeLike = float) -> np.ndarray:
+    """How many modes an entry of rfftn's layout represents: 2 with its mirror image, else 1."""
     counts = np.full(shape[-1] // 2 + 1, 2, dtype)
     counts[0] = 1.0
     if shape[-1] % 2 == 0:

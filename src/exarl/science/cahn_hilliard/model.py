@@ -1,4 +1,4 @@
-"""The material, the box and the numbers of a simulation, and one environment step of it."""
+"""A simulation: material, box and numerical parameters, and one environment step."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from types import ModuleType
-from typing import Any
 
 import numpy as np
 
@@ -21,6 +19,7 @@ from exarl.science.cahn_hilliard.kernel import (
     wave_vectors,
 )
 from exarl.science.cahn_hilliard.structure import Probe, Structure, make_probe, measure
+from exarl.types import Array, Namespace
 
 
 @dataclass(frozen=True)
@@ -32,9 +31,9 @@ class Model:
     mean: float
     low: float
     high: float
-    material: Callable[[Any], Coefficients]
+    material: Callable[[Array], Coefficients]
     step_time: float
-    dt: float  # at most; the steps of one environment step are of equal length
+    dt: float  # upper limit; the time steps of one environment step have equal length
     shells: int
     walls: bool = False  # zero flux instead of periodic
     dtype: str = "float32"
@@ -62,16 +61,16 @@ class Model:
 
     @cached_property
     def k2(self) -> np.ndarray:
-        """k^2 of every mode of the box that is solved, which walls make twice as long."""
+        """k^2 of every mode of the solved box, which has twice the lengths if there are walls."""
         return squared(wave_vectors(*self._solved)).astype(self.dtype)
 
     @cached_property
     def probe(self) -> Probe:
-        """What the structure is measured with."""
+        """The probe that measures the structure."""
         spacing = 2 * np.pi / max(self.lengths)
         return make_probe(*self._solved, self.shells, spacing, self.mean, self.dtype)
 
-    def advance(self, xp: ModuleType, field: Any, control: Any) -> Any:
+    def advance(self, xp: Namespace, field: Array, control: Array) -> Array:
         """``field`` one environment step later."""
         step = propagator(
             xp, xp.asarray(self.k2), self.material(control), self.step_time / self.substeps
@@ -79,15 +78,15 @@ class Model:
         solved = evolve(xp, self._periodic(xp, field), step, self.mean, self.substeps)
         return solved[tuple(slice(n) for n in self.shape)] if self.walls else solved
 
-    def structure(self, xp: ModuleType, field: Any) -> Structure:
+    def structure(self, xp: Namespace, field: Array) -> Structure:
         """The structure of ``field``."""
         return measure(xp, self._periodic(xp, field), self.probe)
 
-    def energy(self, xp: ModuleType, field: Any, control: Any) -> Any:
+    def energy(self, xp: Namespace, field: Array, control: Array) -> Array:
         """Free energy per volume of ``field``."""
         return energy(xp, self._periodic(xp, field), self.k2, self.material(control), self.mean)
 
-    def _periodic(self, xp: ModuleType, field: Any) -> Any:
+    def _periodic(self, xp: Namespace, field: Array) -> Array:
         return mirrored(xp, field) if self.walls else field
 
     @property

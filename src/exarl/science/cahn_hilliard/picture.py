@@ -1,14 +1,16 @@
-"""A picture of the state of an assembly."""
+"""A picture of the state of ExaCH."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from exarl.science.figure import new_figure, to_rgb
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from exarl.science.cahn_hilliard.functions import Recipe
 
 
@@ -36,8 +38,8 @@ def draw(
     return to_rgb(figure)
 
 
-def _show(axes: Any, field: np.ndarray) -> None:
-    """A 2-D field; of a 3-D one the layer in the middle and, above it, a cut from the side."""
+def _show(axes: Axes, field: np.ndarray) -> None:
+    """Draw a 2-D field; of a 3-D one the middle layer and, above it, a vertical section."""
     if field.ndim == 3:
         gap = np.full((1, field.shape[2]), np.nan)
         field = np.concatenate([field[len(field) // 2], gap, field[:, field.shape[1] // 2]])

@@ -1,14 +1,14 @@
-"""What is seen of a morphology: spectrum averaged over directions, orientation, contrast."""
+"""The structure of a morphology: spectrum averaged over directions, orientation, contrast."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from types import ModuleType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from exarl.science.cahn_hilliard.kernel import mirror_counts, mode_power, squared, wave_vectors
+from exarl.types import Array, Namespace
 
 PLANAR = ("vertical", "horizontal", "oblique", "isotropic")
 """Order of a 2-D field: shares of power in vertical stripes (wave vector within 22.5 degrees of x),
@@ -18,15 +18,15 @@ SOLID = ("vertical", "along_x", "along_y", "horizontal", "isotropic")
 k_y^2 and k_z^2 in the mean of k^2; and 1 - anisotropy, which is 1 where these three are equal."""
 ORDER = {2: PLANAR, 3: SOLID}
 NOTHING = 1e-12
-"""Added to a total before dividing by it: a blank field has no order."""
+"""Added to a total before a division: a uniform field has no order."""
 
 
 class Structure(NamedTuple):
     """One morphology: ``spectrum`` by shell, ``order`` as named above, ``contrast``."""
 
-    spectrum: Any
-    order: Any
-    contrast: Any
+    spectrum: Array
+    order: Array
+    contrast: Array
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,11 @@ class Probe:
     """How a field is measured: linear maps of its modes, in the layout of rfftn."""
 
     shells: np.ndarray
-    """[shells, modes]: amplitudes to their mean over a shell, times 2 pi times the shell's number."""
+    """[shells, modes]: maps amplitudes to 2 pi times the shell's number times their mean over it."""
     sectors: np.ndarray
-    """[sectors, modes]: power to sums from which the order is made."""
+    """[sectors, modes]: maps power to the sums from which the order is computed."""
     full: float
-    """Standard deviation of a field that is separated completely."""
+    """Standard deviation of a completely separated field."""
 
 
 def make_probe(
@@ -47,9 +47,9 @@ def make_probe(
     shells: int,
     spacing: float,
     mean: float,
-    dtype: Any,
+    dtype: str,
 ) -> Probe:
-    """The probe of a periodic box; shell j holds the wave numbers nearest to j ``spacing``."""
+    """The probe of a periodic box; shell j has the wave numbers nearest to j times ``spacing``."""
     vectors = wave_vectors(shape, lengths)
     k2 = squared(vectors)
     number = np.rint(np.sqrt(k2) / spacing).astype(int).ravel()
@@ -64,10 +64,10 @@ def make_probe(
     )
 
 
-def measure(xp: ModuleType, field: Any, probe: Probe) -> Structure:
+def measure(xp: Namespace, field: Array, probe: Probe) -> Structure:
     """The structure of a periodic field."""
     power = mode_power(xp, field)
-    # mode_power counts mirror images in; an amplitude is that of one mode.
+    # mode_power includes mirror images; an amplitude is that of one mode.
     amplitude = xp.sqrt(power / mirror_counts(field.shape, power.dtype))
     sums = probe.sectors @ power.ravel()
     total = sums[0] + NOTHING
@@ -85,7 +85,7 @@ def _planar(vectors: list[np.ndarray], k2: np.ndarray) -> np.ndarray:
     return np.stack([some, upright, flat, (kx**2 - ky**2) / known, 2 * kx * ky / known])
 
 
-def _planar_order(xp: ModuleType, parts: Any) -> Any:
+def _planar_order(xp: Namespace, parts: Array) -> Array:
     upright, flat, even, odd = parts
     return xp.stack([upright, flat, 1 - upright - flat, 1 - xp.sqrt(even**2 + odd**2)])
 
@@ -98,7 +98,7 @@ def _solid(vectors: list[np.ndarray], k2: np.ndarray) -> np.ndarray:
     return np.stack([some, some & (9 * kz**2 < k2), *squares])
 
 
-def _solid_order(xp: ModuleType, parts: Any) -> Any:
+def _solid_order(xp: Namespace, parts: Array) -> Array:
     shares = parts[1:] / (xp.sum(parts[1:]) + NOTHING)
     anisotropy = xp.sqrt(1.5 * xp.sum((shares - 1 / 3) ** 2))
     return xp.concatenate([parts[:1], shares, 1 - anisotropy[None]])

@@ -1,23 +1,23 @@
-"""Where an episode begins and what it is to reach: given, generated or described."""
+"""The start and the target of an episode: given, generated or described."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from exarl.envs.functional import split, uniform
 from exarl.science.cahn_hilliard.model import Model
 from exarl.science.cahn_hilliard.structure import ORDER, Structure
+from exarl.types import Array, Namespace, Rng
 
 PUBLISHED_POINTS = 128
-"""Grid of the published structure files, in whose pixels they count wave numbers."""
+"""Grid points of the published structure files, whose wave numbers are per pixel."""
 SAMPLES = 4
-"""Morphologies whose structure is averaged to a generated target."""
+"""Number of morphologies whose mean structure is a generated target."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Start:
     axis: int = -1  # along which the guide varies
     base: np.ndarray | None = None
 
-    def field(self, xp: ModuleType, model: Model, rng: Any) -> Any:
+    def field(self, xp: Namespace, model: Model, rng: Rng) -> Array:
         """A first field; the noise does not change its mean."""
         place, rough = split(rng, 2)
         noise = xp.asarray(uniform(rough, model.shape, -self.noise, self.noise))
@@ -45,33 +45,33 @@ class Start:
 
 @dataclass(frozen=True)
 class Described:
-    """A target in a word: one entry of the order, at full contrast."""
+    """A target given by its name: one entry of the order, at full contrast."""
 
     index: int
     spectrum: None = None
 
-    def distance(self, xp: ModuleType, structure: Structure) -> Any:
-        """1 for a blank field; 0 where the word holds entirely and the phases are pure."""
+    def distance(self, xp: Namespace, structure: Structure) -> Array:
+        """1 for a uniform field; 0 for full order of this kind with pure phases."""
         return 1 - structure.order[self.index] * structure.contrast
 
-    def reached(self, xp: ModuleType, structure: Structure, tolerance: float) -> Any:
+    def reached(self, xp: Namespace, structure: Structure, tolerance: float) -> Array:
         """Whether the distance is below the tolerance."""
         return self.distance(xp, structure) < tolerance
 
 
 @dataclass(frozen=True)
 class Matched:
-    """A spectrum that is to be matched."""
+    """A target given by its spectrum."""
 
     spectrum: np.ndarray
 
-    def distance(self, xp: ModuleType, structure: Structure) -> Any:
-        """Mean square error over the target's mean square: 1 for a blank field, 0 at the target."""
+    def distance(self, xp: Namespace, structure: Structure) -> Array:
+        """Mean square error over the target's mean square: 1 for a uniform field, 0 at the target."""
         miss = structure.spectrum - self.spectrum
         return xp.mean(miss * miss) / np.mean(np.square(self.spectrum))
 
-    def reached(self, xp: ModuleType, structure: Structure, tolerance: float) -> Any:
-        """Whether no shell is off by more than the tolerance, in units of the target's peak."""
+    def reached(self, xp: Namespace, structure: Structure, tolerance: float) -> Array:
+        """Whether the error of every shell is below the tolerance, in units of the target's peak."""
         miss = xp.abs(structure.spectrum - self.spectrum)
         return xp.max(miss) < tolerance * np.max(np.abs(self.spectrum))
 
@@ -79,20 +79,23 @@ class Matched:
 Target = Described | Matched
 
 
-def read_field(given: Any, model: Model, what: str) -> np.ndarray:
-    """A field from an array, a nested list, an .npy file or a file of numbers; ValueError if unfit."""
+def read_field(given: ArrayLike | Path, model: Model, what: str) -> np.ndarray:
+    """A field from an array, a nested list, an .npy or a text file; ValueError if it does not fit."""
     values = _load(given, what) if isinstance(given, str | Path) else np.asarray(given)
     if values.dtype.kind not in "fiu":
         raise ValueError(f"{what} is no array of numbers")
     if values.shape not in (model.shape, (np.prod(model.shape),)):
         raise ValueError(f"{what} has shape {values.shape}, not {model.shape}")
     if not np.isfinite(values).all():
-        raise ValueError(f"{what} holds numbers that are not finite")
+        raise ValueError(f"{what} contains numbers that are not finite")
     return values.reshape(model.shape).astype(model.dtype)
 
 
-def make_target(given: Any, model: Model, start: Start, path: np.ndarray) -> Target:
-    """The target that ``given`` describes, names or holds; ``path`` is that of a generated one."""
+def make_target(given: ArrayLike, model: Model, start: Start, path: np.ndarray) -> Target:
+    """The target for ``given``, a name, a file or a field; ``path`` is the control path of "generated".
+
+    ValueError when it does not fit the model.
+    """
     if isinstance(given, str):
         if given in ("vertical", "horizontal", "isotropic"):
             return Described(ORDER[len(model.shape)].index(given))
@@ -104,11 +107,11 @@ def make_target(given: Any, model: Model, start: Start, path: np.ndarray) -> Tar
     structure = model.structure(np, read_field(given, model, "target"))
     if not np.max(structure.spectrum) > 1e-6:
         raise ValueError("target is a uniform field: it has no structure to match")
-    return Matched(structure.spectrum)
+    return Matched(np.asarray(structure.spectrum))
 
 
 def control_path(points: Sequence[float], steps: int, model: Model) -> np.ndarray:
-    """A path through equally spaced ``points``, one value for each of ``steps``."""
+    """A control path through equally spaced ``points``, with one value per step."""
     if not points or not all(model.low <= point <= model.high for point in points):
         raise ValueError(
             f"target_path must hold values between {model.low} and {model.high}, not {points}"
@@ -128,13 +131,13 @@ def _generated(model: Model, start: Start, path: np.ndarray) -> np.ndarray:
 
 
 def _published(rows: np.ndarray, model: Model) -> np.ndarray:
-    """A published structure vector (q in rad/pixel; q times the mean of |FFT|) in our shells."""
+    """A published structure vector (q in rad/pixel; q times mean |FFT|) in the model's shells."""
     if len(model.shape) != 2 or max(model.lengths) != 1:
         raise ValueError("a structure file belongs to the box of 750 nm: set box to 750")
     q, intensity = rows
     shells = np.arange(1, model.shells + 1)
     wanted = 2 * np.pi * shells / PUBLISHED_POINTS
-    # q per pixel and |FFT| over all points; ours are 2 pi times the shell and amplitudes.
+    # Published: q per pixel and |FFT| over all points. Here: 2 pi times the shell and amplitudes.
     spectrum: np.ndarray = (np.interp(wanted, q, intensity) / PUBLISHED_POINTS).astype(model.dtype)
     return spectrum
 

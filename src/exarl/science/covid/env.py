@@ -1,9 +1,11 @@
-"""ExaCovid-v0: when to close and when to open again, so that intensive care is never full."""
+"""ExaCovid-v0: when to restrict contacts and when to allow them, so that intensive care suffices."""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
+
+import numpy as np
 
 from exarl.envs.functional import FunctionalEnv
 from exarl.science.covid.functions import CHANGES, Covid
@@ -13,16 +15,16 @@ from exarl.science.covid.kernel import POPULATION
 class ExaCovid(FunctionalEnv):
     """Control of an epidemic in the state of Illinois from 1 January 2020, week by week.
 
-    An action changes the contact level M (1: life as usual, 0: nobody meets anybody) by 0, 0.01,
-    0.05, 0.1, -0.01, -0.05 or -0.1. Observation: see ``covid.functions.NAMES``. The reward is minus the
-    week's costs: closure, 1 - M, weighs ``closure_cost``; each death among those infected in the week
-    weighs ``death_cost``; full intensive care weighs ``icu_cost``. The episode ends, at
+    An action changes the contact level M (1: life as usual, 0: no contacts) by 0, 0.01, 0.05, 0.1,
+    -0.01, -0.05 or -0.1. Observation: see ``covid.functions.NAMES``. The reward is minus the week's
+    costs: ``closure_cost`` times 1 - M, ``death_cost`` for each death among those infected in the week,
+    and ``icu_cost`` times the share of intensive care beds in use. The episode ends, at the cost
     ``overflow_cost``, when more people need intensive care than there are beds.
 
     Each episode draws its own r0, uniform in ``r0`` (1 +- ``r0_spread``), and first infections,
     log-normal with median ``initial_infected``; with both spreads 0 every episode is the published one.
-    ``reward="exarl"`` is the predecessor's, to the letter: it counts all who ever came to intensive
-    care against the capacity, and pays for them.
+    ``reward="exarl"`` is exactly that of the original EXARL: it compares all admissions to intensive
+    care so far with the capacity, and rewards them.
     """
 
     def __init__(
@@ -62,11 +64,11 @@ class ExaCovid(FunctionalEnv):
         super().__init__(make, render_mode)
 
 
-def hold(observation: Any) -> int:
-    """Baseline: never change anything."""
+def hold(observation: np.ndarray) -> int:
+    """Baseline: never change the contact level."""
     return CHANGES.index(0.0)
 
 
-def follow_growth(observation: Any) -> int:
-    """Baseline: a little less contact while infections grow, a little more while they fall."""
+def follow_growth(observation: np.ndarray) -> int:
+    """Baseline: lower the contact level while infections grow, raise it while they fall."""
     return CHANGES.index(-0.05 if observation[5] > 0 else 0.05)

@@ -1,10 +1,9 @@
-"""The epidemic as an environment: what a planner sees, does and answers for."""
+"""The epidemic as an environment: observations, actions and costs of a planner."""
 
 from __future__ import annotations
 
 import math
-from types import ModuleType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from gymnasium import spaces
@@ -12,9 +11,10 @@ from gymnasium import spaces
 from exarl.envs.functional import Functions, normal, split, uniform
 from exarl.science.covid import kernel
 from exarl.science.figure import new_figure, to_rgb
+from exarl.types import Action, Array, Namespace, Rng
 
 CHANGES = (0.0, 0.01, 0.05, 0.1, -0.01, -0.05, -0.1)
-"""What each action adds to the contact level M."""
+"""The change of the contact level M by each action."""
 WEEK = 7
 WEEKS_KEPT = 13
 NAMES = (
@@ -22,22 +22,22 @@ NAMES = (
     "growth of infections", "new symptomatic", "new admissions", "other hospital beds in use",
     "intensive care beds / capacity", "intensive care beds", "new deaths",
 )  # fmt: skip
-"""The numbers of an observation; 'new' is of the last week, people on a scale of log10(1 + n)/6."""
+"""The entries of an observation; 'new': in the last week; people n as log10(1 + n)/6."""
 
 
-class State(NamedTuple):
+class Epidemic(NamedTuple):
     """An epidemic at the end of a week."""
 
-    infections: Any  # [steps of the kernel's memory], new ones in each step, the newest last
-    older: Any  # infections before those
-    susceptible: Any
-    weekly: Any  # [2], infections of the week before and of this week
-    totals: Any  # [2, events], cumulative counts a week ago and now
-    critical: Any  # [days], intensive care beds in use at the end of each, the newest last
-    measures: Any  # [weeks], contact levels, the newest last
-    asked: Any  # contact level asked for, before it was cut to [0, 1]
-    day: Any
-    r0: Any
+    infections: Array  # [steps of the kernel's memory], new ones in each step, the newest last
+    older: Array  # infections before those
+    susceptible: Array
+    weekly: Array  # [2], infections of the week before and of this week
+    totals: Array  # [2, events], cumulative counts a week ago and now
+    critical: Array  # [days], intensive care beds in use at the end of each, the newest last
+    measures: Array  # [weeks], contact levels, the newest last
+    asked: Array  # requested contact level, before it is clipped to [0, 1]
+    day: Array
+    r0: Array
 
 
 class Covid(Functions):
@@ -57,7 +57,7 @@ class Covid(Functions):
         reward: str,
         costs: tuple[float, float, float, float],
         dt: float,
-        xp: ModuleType = np,
+        xp: Namespace = np,
     ) -> None:
         super().__init__(xp)
         self.observation_space = spaces.Box(-2.0, 2.0, (len(NAMES),), np.float32)
@@ -85,23 +85,23 @@ class Covid(Functions):
         self._changes = xp.asarray(CHANGES)
 
     def _read_outs(self, made: kernel.Kernels) -> tuple[np.ndarray, np.ndarray]:
-        """Rows whose product with past infections are the counts now, and the beds in use on each
+        """Matrices whose products with past infections give the counts now, and the beds in use on each
         of the last seven days."""
-        rows = made.events * (made.shares @ kernel.AGES)[:, None]
-        beds = kernel.occupancy(dict(zip(kernel.EVENTS, rows, strict=True)))[0]
+        rows = np.asarray(made.events * (made.shares @ kernel.AGES)[:, None])
+        beds, _ = kernel.occupancy(dict(zip(kernel.EVENTS, rows, strict=True)))
         per_day = self.steps // WEEK
         shifts = [per_day * back for back in range(WEEK - 1, -1, -1)]
         days = [np.concatenate([beds[shift:], np.zeros(shift)]) for shift in shifts]
         return rows, np.stack(days)
 
-    def initial(self, rng: Any, params: Any = None) -> State:
+    def initial(self, rng: Rng, params: None = None) -> Epidemic:
         xp = self.xp
         one, two = split(rng, 2)
         r0 = self.r0 * (1 + self.r0_spread * uniform(one, (), -1.0, 1.0))
         infected = self.initial_infected * xp.exp(self.initial_spread * normal(two))
         infected = xp.minimum(infected, 0.5 * self.population)
         steps = self._events.shape[1]
-        return State(
+        return Epidemic(
             xp.concatenate([xp.zeros(steps - 1), infected[None]]),
             xp.zeros(()),
             self.population - infected,
@@ -114,8 +114,10 @@ class Covid(Functions):
             xp.asarray(r0),
         )
 
-    def transition(self, state: State, action: Any, rng: Any, params: Any = None) -> State:
-        """The week after ``action``, with the contact level held for all of it."""
+    def transition(
+        self, state: Epidemic, action: Action, rng: Rng, params: None = None
+    ) -> Epidemic:
+        """The week after ``action``, with a constant contact level."""
         xp = self.xp
         asked = state.measures[-1] + self._changes[action]
         level = xp.clip(asked, 0.0, 1.0)
@@ -129,7 +131,7 @@ class Covid(Functions):
         infections = xp.concatenate([kept, new])
         older = state.older + left.sum()
         totals = self._events @ infections + self._shares * older
-        return State(
+        return Epidemic(
             infections,
             older,
             susceptible,
@@ -142,14 +144,14 @@ class Covid(Functions):
             state.r0,
         )
 
-    def observation(self, state: State, rng: Any, params: Any = None) -> Any:
+    def observation(self, state: Epidemic, rng: Rng, params: None = None) -> Array:
         xp = self.xp
         new = self._counts(state.totals[1] - state.totals[0])
         beds = kernel.occupancy(self._counts(state.totals[1]))[1]
         growth = xp.log((state.weekly[1] + 1) / (state.weekly[0] + 1))
         angle = 2 * math.pi * (state.day - 15) / 365
 
-        def people(n: Any) -> Any:
+        def people(n: Array) -> Array:
             return xp.log10(1 + xp.maximum(n, 0.0)) / 6
 
         numbers = xp.stack(
@@ -171,16 +173,16 @@ class Covid(Functions):
         return xp.clip(numbers, -2.0, 2.0).astype(np.float32)
 
     def reward(
-        self, state: State, action: Any, next_state: State, rng: Any, params: Any = None
-    ) -> Any:
+        self, state: Epidemic, action: Action, next_state: Epidemic, rng: Rng, params: None = None
+    ) -> Array:
         xp = self.xp
         if self.literal:
             inside = (next_state.asked >= 0) & (next_state.asked <= 1)
             paid = self._load(next_state) / (self.icu_capacity + 1)
             paid = xp.where(inside, paid, -99.0)
             return xp.where(self._full(next_state), -499.0, paid)
-        # A death is charged when the infection happens that leads to it: to put it off beyond the
-        # episode's end gains nothing.
+        # A death is charged at the infection that leads to it, so that delaying it beyond the end of
+        # the episode gains nothing.
         deaths = self.ifr * next_state.weekly[1]
         return -(
             self.closure_cost * (1 - next_state.measures[-1])
@@ -189,11 +191,11 @@ class Covid(Functions):
             + xp.where(self._full(next_state), self.overflow_cost, 0.0)
         )
 
-    def terminal(self, state: State, rng: Any, params: Any = None) -> Any:
+    def terminal(self, state: Epidemic, rng: Rng, params: None = None) -> Array:
         return self._full(state)
 
-    def state_info(self, state: State, params: Any = None) -> dict[str, Any]:
-        """Counts of people; ``dead_by_age`` in decades from 0-9 to 80 and more."""
+    def state_info(self, state: Epidemic, params: None = None) -> dict[str, object]:
+        """Numbers of people; ``dead_by_age`` in decades from 0-9 to 80 and more."""
         counts = self._counts(state.totals[1])
         critical, other = kernel.occupancy(counts)
         dead = self.kernels.shares[kernel.EVENTS.index("dead")] * kernel.AGES / self.ifr
@@ -210,8 +212,8 @@ class Covid(Functions):
             "dead_by_age": np.asarray(dead * counts["dead"]),
         }
 
-    def picture(self, state: State) -> np.ndarray:
-        """New infections a day, beds in intensive care and contact level of the last 90 days."""
+    def picture(self, state: Epidemic) -> np.ndarray:
+        """New infections per day, intensive care beds in use and contact level of the last 90 days."""
         per_day = self.steps // WEEK
         new = np.asarray(state.infections)
         beds = np.asarray(state.critical)
@@ -220,7 +222,7 @@ class Covid(Functions):
         figure = new_figure(6.4, 6.0)
         upper, middle, lower = figure.subplots(3, 1, sharex=True)
         upper.semilogy(days, np.maximum(new * per_day, 1e-1), color="#1f5fa8")
-        upper.set(ylabel="infections a day", ylim=(1, None), title=f"day {float(state.day):.0f}")
+        upper.set(ylabel="infections per day", ylim=(1, None), title=f"day {float(state.day):.0f}")
         middle.plot(float(state.day) + np.arange(len(beds)) + 1 - len(beds), beds, color="#c8641e")
         middle.axhline(self.icu_capacity, color="#333333", linestyle="--", linewidth=1)
         middle.set(ylabel="intensive care beds", ylim=(0, 1.2 * max(self.icu_capacity, beds.max())))
@@ -229,15 +231,15 @@ class Covid(Functions):
         lower.set_xlim(max(days[0], 0.0), max(float(state.day), WEEK))
         return to_rgb(figure)
 
-    def _counts(self, totals: Any) -> dict[str, Any]:
+    def _counts(self, totals: Array) -> dict[str, Array]:
         return {event: totals[k] for k, event in enumerate(kernel.EVENTS)}
 
-    def _load(self, state: State) -> Any:
-        """What is held against the capacity: beds in use at the week's worst; literally, the
-        predecessor's count of all that were ever admitted."""
+    def _load(self, state: Epidemic) -> Array:
+        """The number compared with the capacity: most beds in use in the week or, for the original
+        EXARL's reward, all admissions so far."""
         if self.literal:
             return state.totals[1, kernel.EVENTS.index("icu")]
         return state.critical[-WEEK:].max()
 
-    def _full(self, state: State) -> Any:
+    def _full(self, state: Epidemic) -> Array:
         return self._load(state) > self.icu_capacity

@@ -4,21 +4,21 @@ New infections follow from those before them by the renewal equation
 
     new(t) = R(t) S(t)/N  sum over tau of new(t - tau) w(tau),    R(t) = r0 M(t) (1 + A cos ...)
 
-with w the probability of a serial interval tau. Everyone meets the same force of infection, so the
-infected have the ages of the population; what depends on age is how ill they become. Each event
+with w the probability of a serial interval tau. The force of infection is the same for everyone, so
+the infected have the ages of the population; only the severity depends on age. Each event
 (symptoms, admission, intensive care, death ...) follows the one before it after a gamma-distributed
-delay, so every cumulative count is a sum over past infections with one fixed kernel.
+delay, so every cumulative count is a convolution of past infections with one fixed kernel.
 """
 
 from __future__ import annotations
 
 import math
-from types import ModuleType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from exarl.envs.functional import repeat
+from exarl.types import Array, Namespace
 
 POPULATION = 12_659_682
 """Illinois."""
@@ -32,7 +32,7 @@ CRITICAL = 0.9 * np.array([0.05, 0.05, 0.05, 0.05, 0.063, 0.122, 0.274, 0.432, 0
 DEAD = 1.2 * np.array([0.3, 0.3, 0.3, 0.3, 0.3, 0.4, 0.4, 0.5, 0.5])
 
 SERIAL = (4.0, 3.25)
-"""Mean and standard deviation of the serial interval in days; the same form below."""
+"""Mean and standard deviation of the serial interval in days; likewise below."""
 DELAYS = {
     "symptomatic": (5.5, 2.0),
     "admitted": (6.5, 1.6),
@@ -52,23 +52,24 @@ FOLLOWS = {
     "discharged": "ward",
 }
 EVENTS = tuple(FOLLOWS)
-"""What is counted, each with the event that it follows."""
+"""The events that are counted."""
 
 SERIAL_DAYS, MEMORY_DAYS = 42, 90
-"""How long infections infect, and how long they may lead to an event; 1e-6 and 3e-5 lie beyond."""
+"""Days in which an infection infects others, and in which it may lead to an event; the probabilities
+beyond are 1e-6 and 3e-5."""
 
 
 class Kernels(NamedTuple):
-    """What the model convolves past infections with; the newest infections come last."""
+    """The kernels for past infections; the newest infections come last."""
 
-    before: Any  # [steps, steps of SERIAL_DAYS], pressure of past infections on each step to come
-    response: Any  # [steps, steps], pressure of an infection in one step on the others
-    events: Any  # [events, steps of MEMORY_DAYS], probability that the event has happened
-    shares: Any  # [events, ages], probability of the event for one infection, by age
+    before: Array  # [steps, steps of SERIAL_DAYS], pressure of past infections on each step to come
+    response: Array  # [steps, steps], pressure of an infection in one step on the others
+    events: Array  # [events, steps of MEMORY_DAYS], probability that the event has happened
+    shares: Array  # [events, ages], probability of the event for one infection, by age
 
 
 def gamma_steps(mean: float, std: float, dt: float, steps: int) -> np.ndarray:
-    """Probabilities of a gamma-distributed delay to fall into each of the first ``steps`` steps."""
+    """Probabilities that a gamma-distributed delay ends in each of the first ``steps`` steps."""
     from scipy.special import gammainc  # type: ignore[import-untyped, unused-ignore]
 
     shape, scale = (mean / std) ** 2, std**2 / mean
@@ -95,17 +96,17 @@ def event_shares(ifr: float) -> dict[str, np.ndarray]:
 
 
 def make_kernels(dt: float, ifr: float, steps: int) -> Kernels:
-    """The model's kernels, in NumPy, to take ``steps`` steps of ``dt`` days at a time."""
+    """The model's kernels, in NumPy, for ``steps`` steps of ``dt`` days at a time."""
     seen = round(SERIAL_DAYS / dt)
     serial = gamma_steps(*SERIAL, dt, seen)
-    # Probability of a serial interval of so many steps, at least one.
+    # Probability of a serial interval of n steps, n at least 1.
     interval = np.concatenate([[0.0], serial / serial.sum(), np.zeros(steps)])
     ahead = np.arange(steps)
     kept = round(MEMORY_DAYS / dt)
     density: dict[str | None, np.ndarray] = {None: np.eye(1, kept)[0]}
     for event, before in FOLLOWS.items():
         delay = gamma_steps(*DELAYS[event], dt, kept - 1)
-        # An event comes a step after the one before it at the earliest.
+        # An event follows the previous one after at least one step.
         density[event] = np.convolve(density[before], np.concatenate([[0.0], delay]))[:kept]
     happened = np.stack([np.cumsum(density[event]) for event in EVENTS])
     shares = event_shares(ifr)
@@ -117,26 +118,26 @@ def make_kernels(dt: float, ifr: float, steps: int) -> Kernels:
     )
 
 
-def season(xp: ModuleType, day: Any, amplitude: float) -> Any:
-    """How much more easily the virus spreads on a day of the year; highest on 16 January."""
+def season(xp: Namespace, day: Array, amplitude: float) -> Array:
+    """The seasonal factor of the reproduction number on a day of the year; highest on 16 January."""
     return 1 + amplitude * xp.cos(2 * math.pi * (day - 15) / 365)
 
 
 def spread(
-    xp: ModuleType, kernels: Kernels, reproduction: Any, susceptible: Any, recent: Any
-) -> tuple[Any, Any]:
+    xp: Namespace, kernels: Kernels, reproduction: Array, susceptible: Array, recent: Array
+) -> tuple[Array, Array]:
     """Susceptible people after one step for each of ``reproduction``, and the infections of each step.
 
     ``reproduction`` is R over the population; ``recent`` [steps of SERIAL_DAYS] are the infections so
     far, the newest last.
     """
 
-    def step(carry: Any) -> Any:
+    def step(carry: tuple[int, Array, Array]) -> tuple[int, Array, Array]:
         k, susceptible, pressure = carry
         infected = reproduction[k] * susceptible * pressure[k]
         return k + 1, susceptible - infected, pressure + infected * kernels.response[k]
 
-    # What those before the first step do to each of the steps; a new one adds to the steps after it.
+    # The pressure of earlier infections on each step; a new infection adds to the steps after it.
     pressure = kernels.before @ recent
     _, after, pressure = repeat(xp, len(reproduction), step, (0, susceptible, pressure))
     shares = reproduction * pressure
@@ -144,7 +145,7 @@ def spread(
     return after, left * shares
 
 
-def occupancy(totals: dict[str, Any]) -> tuple[Any, Any]:
+def occupancy(totals: dict[str, Array]) -> tuple[Array, Array]:
     """Beds in use in intensive care and in the other wards, from cumulative counts."""
     critical = totals["icu"] - totals["ward"] - totals["dead"]
     other = totals["admitted"] - totals["icu"] + totals["ward"]

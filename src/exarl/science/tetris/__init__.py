@@ -1,1 +1,1 @@
-"""Tetris: rules of our own, fast and free, and the console's game where it is installed."""
+"""Tetris: a fast and free implementation of the rules, and the console's game if installed."""

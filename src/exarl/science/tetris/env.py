@@ -14,10 +14,11 @@ class ExaTetris(FunctionalEnv):
 
     The actions: nothing, turn clockwise (A), turn back (B), right, left, down. ``observation``:
     "board" for [20, 10, 3] bytes (settled blocks, falling piece, next piece), "small" for a grey
-    [84, 84, 1], "image" for [240, 256, 3], the console's picture. ``reward``: "pieces" for one for each
-    piece that settles and ten for a line; "score" or "lines" gained, with "_height" less the rows by
-    which the blocks grew. ``gravity``: steps in which the piece falls a row by itself. ``drop``: with
-    "hard" down lets the piece fall as far as it can and settle, with "soft" it falls a row more.
+    [84, 84, 1], "image" for [240, 256, 3], the console's picture. ``reward``: "pieces" for 1 per piece
+    that settles and 10 per line; "score" or "lines" for the gain in these, with "_height" minus the
+    rows by which the blocks grew. ``gravity``: steps in which the piece falls one row by itself.
+    ``drop``: with "hard", down drops the piece to the bottom, where it settles; with "soft", it falls
+    one row more.
     """
 
     def __init__(

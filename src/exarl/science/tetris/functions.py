@@ -1,9 +1,8 @@
-"""ExaTetris-v0 as pure functions: the rules on rows of bits."""
+"""ExaTetris-v0 as pure functions; the rows of the well are bits of integers."""
 
 from __future__ import annotations
 
-from types import ModuleType
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from gymnasium import spaces
@@ -11,32 +10,35 @@ from gymnasium import spaces
 from exarl.envs.functional import Functions, integers, split, when
 from exarl.science.tetris import pieces, screen
 from exarl.science.tetris.pieces import COLUMNS, EMPTY, FULL, HIDDEN, ROWS, WALL
+from exarl.types import Action, Array, Namespace, Rng
 
 TURN = np.array([0, 1, -1, 0, 0, 0])
 STEP = np.array([0, 0, 0, 1, -1, 0])
 DOWN = 5
 """The actions: nothing, turn clockwise (A), turn back (B), right, left, down."""
 SCORES = np.array([0, 40, 100, 300, 1200])
-"""Points for so many lines at once."""
+"""Points for 0 .. 4 lines at once."""
 REWARDS = ("score", "lines", "score_height", "lines_height", "pieces")
 OBSERVATIONS = ("board", "small", "image")
+Place: TypeAlias = "Array | int"
+"""An orientation, a row or a column."""
 
 
 class Game(NamedTuple):
     """A game of Tetris."""
 
-    well: Any  # [DEPTH] rows of settled blocks, see ``pieces``
-    piece: Any  # 0 .. 6, the one that falls
-    turned: Any  # 0 .. 3 quarters clockwise
-    down: Any  # place of its box
-    across: Any
-    following: Any  # the next piece
-    clock: Any  # steps since it last fell by itself
-    pieces: Any  # that have settled
-    score: Any
-    lines: Any
-    height: Any  # of the settled blocks
-    over: Any
+    well: Array  # [DEPTH] rows of settled blocks, see ``pieces``
+    piece: Array  # 0 .. 6, the one that falls
+    turned: Array  # 0 .. 3 quarters clockwise
+    down: Array  # place of its box
+    across: Array
+    following: Array  # the next piece
+    clock: Array  # steps since it last fell by itself
+    pieces: Array  # that have settled
+    score: Array
+    lines: Array
+    height: Array  # of the settled blocks
+    over: Array
 
 
 class Tetris(Functions):
@@ -48,7 +50,7 @@ class Tetris(Functions):
         reward: str = "pieces",
         gravity: int = 1,
         drop: str = "hard",
-        xp: ModuleType = np,
+        xp: Namespace = np,
     ) -> None:
         super().__init__(xp)
         if observation not in OBSERVATIONS:
@@ -74,7 +76,7 @@ class Tetris(Functions):
         self.observation_space = spaces.Box(0, 255, shape, np.uint8)
         self.action_space = spaces.Discrete(6)
 
-    def initial(self, rng: Any, params: Any = None) -> Game:
+    def initial(self, rng: Rng, params: None = None) -> Game:
         xp = self.xp
         first, second = split(rng, 2)
         turned, clock, settled, score, lines, height = xp.zeros(6, int)
@@ -93,8 +95,8 @@ class Tetris(Functions):
             lines > 0,
         )
 
-    def transition(self, state: Game, action: Any, rng: Any, params: Any = None) -> Game:
-        """Turn or shift the piece where there is room, let it fall, settle it where it cannot."""
+    def transition(self, state: Game, action: Action, rng: Rng, params: None = None) -> Game:
+        """Turn or shift the piece if there is room, let it fall, and settle it if it cannot fall."""
         turned, across = state.turned + self.turns[action] & 3, state.across + self.steps[action]
         free = self.free(state.well, state.piece, turned, state.down, across)
         turned = state.turned + free * (turned - state.turned)
@@ -110,17 +112,17 @@ class Tetris(Functions):
             down=state.down + self.xp.minimum(room, wanted),
             clock=clock * ~due,
         )
-        # A piece settles when it should fall and cannot, and at once when it was dropped.
+        # A piece settles when it should fall and cannot, and at once after a hard drop.
         lands = (wanted > 0) & ((room == 0) | (pressed & self.hard))
         return when(self.xp, lands, lambda game: self.settled(game, rng), moved)
 
-    def settled(self, game: Game, rng: Any) -> Game:
-        """The game after its piece has come to rest: full lines go, the next piece appears."""
+    def settled(self, game: Game, rng: Rng) -> Game:
+        """The game after its piece has settled: full lines are removed, the next piece appears."""
         xp = self.xp
         well = game.well | self.lying[game.piece, game.turned, game.down, game.across]
         above = well[: HIDDEN + ROWS]
         full = above == FULL
-        # Full rows come first, the others follow in their order: what was above a full row sinks.
+        # Full rows, now empty, move to the top; the others keep their order, so those above sink.
         above = xp.where(full, EMPTY, above)[xp.argsort(self.order - 100 * full)]
         count, filled = full.sum(), above != EMPTY
         well = xp.concatenate([above, well[HIDDEN + ROWS :]])
@@ -140,19 +142,19 @@ class Tetris(Functions):
             ~self.free(well, game.following, 0, down, across),
         )
 
-    def free(self, well: Any, piece: Any, turned: Any, down: Any, across: Any) -> Any:
-        """Whether a piece has room there."""
+    def free(self, well: Array, piece: Array, turned: Place, down: Place, across: Place) -> Array:
+        """Whether a piece has room at this place."""
         return ~(well & self.lying[piece, turned, down, across]).any()
 
-    def room(self, well: Any, piece: Any, turned: Any, down: Any, across: Any) -> Any:
-        """By how many rows a piece can fall."""
+    def room(self, well: Array, piece: Array, turned: Array, down: Array, across: Array) -> Array:
+        """The number of rows that a piece can fall."""
         blocked = (well & self.lying[piece, turned, :, across]).any(1) & (self.falls > down)
         return blocked.argmax() - down - 1
 
     def reward(
-        self, state: Game, action: Any, next_state: Game, rng: Any, params: Any = None
-    ) -> Any:
-        """What ``ExaTetris`` says of ``reward``."""
+        self, state: Game, action: Action, next_state: Game, rng: Rng, params: None = None
+    ) -> Array:
+        """See ``ExaTetris`` for the kinds of reward."""
         lines, score = next_state.lines - state.lines, next_state.score - state.score
         if self.rewarded == "pieces":
             return next_state.pieces - state.pieces + 10 * lines
@@ -161,23 +163,23 @@ class Tetris(Functions):
             gained = gained - self.xp.maximum(next_state.height - state.height, 0)
         return gained
 
-    def terminal(self, state: Game, rng: Any, params: Any = None) -> Any:
-        """The next piece had no room."""
+    def terminal(self, state: Game, rng: Rng, params: None = None) -> Array:
+        """Whether the next piece had no room."""
         return state.over
 
-    def observation(self, state: Game, rng: Any, params: Any = None) -> Any:
+    def observation(self, state: Game, rng: Rng, params: None = None) -> Array:
         """An image, see ``ExaTetris``."""
         if self.seen == "board":
             return self.planes(state)
         return self.image(state, self.screen)
 
-    def planes(self, state: Game) -> Any:
+    def planes(self, state: Game) -> Array:
         """[20, 10, 3]: settled blocks, the falling piece, and the next one where it will appear."""
         spawned = self.lying[state.following, 0, pieces.SPAWN_DOWN, pieces.SPAWN_ACROSS]
         rows = self.xp.stack([state.well, self.falling(state), spawned], 1)[HIDDEN : HIDDEN + ROWS]
         return self.cells[rows >> WALL & 2**COLUMNS - 1].swapaxes(1, 2) * np.uint8(255)
 
-    def image(self, state: Game, view: screen.Screen) -> Any:
+    def image(self, state: Game, view: screen.Screen) -> Array:
         """The game on a screen, [H, W, channels]."""
         xp = self.xp
         rows = xp.stack([state.well, self.falling(state)])[:, HIDDEN : HIDDEN + ROWS]
@@ -185,16 +187,16 @@ class Tetris(Functions):
         kinds = [settled + 2 * falling, 3 * self.boxes[state.following], xp.asarray([0, 4])]
         return xp.take(view.palette[xp.concatenate(kinds)], view.cells, axis=0)
 
-    def falling(self, state: Game) -> Any:
+    def falling(self, state: Game) -> Array:
         """[DEPTH]: the rows of the falling piece."""
         return self.lying[state.piece, state.turned, state.down, state.across]
 
-    def state_info(self, state: Game, params: Any = None) -> dict[str, Any]:
-        """Score, lines, height of the blocks, and the names of this piece and the next."""
+    def state_info(self, state: Game, params: None = None) -> dict[str, object]:
+        """Score, lines and height of the blocks."""
         return {"score": state.score, "lines": state.lines, "height": state.height}
 
     def picture(self, state: Game) -> np.ndarray:
-        """The game as on a television."""
+        """The game as an image of the console's size."""
         return np.asarray(self.image(state, screen.large()))
 
 

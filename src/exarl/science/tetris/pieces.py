@@ -1,8 +1,8 @@
-"""The pieces of Tetris as rows of bits, and where they may lie.
+"""The pieces of Tetris as rows of bits, and their possible places.
 
-A row of the well is 16 bits: three of wall, ten columns (the leftmost in bit 3), three of wall. The
+A row of the well has 16 bits: three of wall, ten columns (the leftmost in bit 3), three of wall. The
 well has two hidden rows above its twenty and four rows of floor below, so that a piece is out of
-bounds where its bits meet others, and no place needs a rule of its own.
+bounds where its bits overlap with others, and no place needs a special rule.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ SHAPES = {
     ),
     "I": (".... #### .... ....", "..#. ..#. ..#. ..#.") * 2,
 }
-"""Each piece's four orientations, clockwise: the four rows of its box. Flat side up at first."""
+"""The four orientations of each piece, clockwise, as the rows of its box. The first has its flat side
+up."""
 
 
 def bits() -> np.ndarray:
@@ -53,7 +54,7 @@ def bits() -> np.ndarray:
 
 
 def lying() -> np.ndarray:
-    """[7, 4, DOWN, ACROSS, DEPTH]: the rows of the well that a piece covers, at every place."""
+    """[7, 4, DOWN, ACROSS, DEPTH]: the bits that a piece covers in each row of the well, by place."""
     table = np.zeros((len(NAMES), 4, DOWN, ACROSS, DEPTH), np.int32)
     boxes = bits()
     for down in range(DOWN):
@@ -63,11 +64,11 @@ def lying() -> np.ndarray:
 
 
 def empty_well() -> np.ndarray:
-    """[DEPTH]: nothing but walls and floor."""
+    """[DEPTH]: only walls and floor."""
     return np.array([EMPTY] * (HIDDEN + ROWS) + [FULL] * FLOOR, np.int32)
 
 
 def unpacked() -> np.ndarray:
-    """[2**COLUMNS, COLUMNS]: the cells of every row, 0 or 1, by its bits without the walls."""
+    """[2**COLUMNS, COLUMNS]: the cells, 0 or 1, of every possible row without its walls."""
     numbers = np.arange(2**COLUMNS)[:, None]
     return np.asarray(numbers >> np.arange(COLUMNS) & 1, np.uint8)

@@ -1,7 +1,7 @@
-"""What the player sees: an image is a table that says which cell each pixel shows.
+"""The images of a game: a table has the cell that each pixel belongs to.
 
-The cells are those of the well, row by row, then the 4 x 4 of the next piece's box, then two that never
-change: nothing, and the frame around both.
+The cells are those of the well, row by row, then the 4 x 4 of the next piece's box, then two constant
+ones: the background, and the frame around both.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from exarl.science.tetris.pieces import COLUMNS, ROWS
 WELL, BOX = ROWS * COLUMNS, 16
 NOTHING, FRAME = WELL + BOX, WELL + BOX + 1
 KINDS = 5
-"""Of cells: nothing, settled, falling, next, frame."""
+"""Kinds of cells: background, settled, falling, next, frame."""
 
 
 class Screen(NamedTuple):
-    """The table of an image, and how a cell of each kind looks."""
+    """The table of an image, and the colour of each kind of cell."""
 
     cells: np.ndarray  # [H, W]
     palette: np.ndarray  # [KINDS, channels]
@@ -40,7 +40,7 @@ def small() -> Screen:
 def _table(
     height: int, width: int, block: int, well: tuple[int, int], box: tuple[int, int]
 ) -> np.ndarray:
-    """Blocks of ``block`` pixels, one of them left dark as an edge, with the corners given."""
+    """The table of an image with well and box at these corners; blocks have a dark edge."""
     table = np.full((height, width), NOTHING, np.intp)
     first = 0
     for (top, left), (rows, columns) in ((well, (ROWS, COLUMNS)), (box, (4, 4))):

@@ -13,12 +13,12 @@ class ExaWaterClusterDiscrete(FunctionalEnv):
     """Find the lowest minimum of a cluster of rigid water molecules by moving one at a time.
 
     ``n_waters``: molecules. ``potential``: "tip4p", or "module:function" (see ``tip4p.py``).
-    ``start``: "random", or an xyz file of clusters to begin with. ``target``: energy in kJ/mol that
-    ends an episode; None: the lowest known one, where it is known. ``moves``: "symmetric", or "exarl"
-    for the predecessor's. ``shift``: of a molecule, in Angstrom (symmetric moves). ``shake``: standard
+    ``start``: "random", or an xyz file of initial clusters. ``target``: energy in kJ/mol that ends an
+    episode; None: the lowest known one, if known. ``moves``: "symmetric", or "exarl" for those of the
+    original EXARL. ``shift``: of a molecule, in Angstrom (symmetric moves). ``shake``: standard
     deviation of random shifts (and, in radians, turns) of all molecules in each step, in Angstrom.
-    ``tolerance``: of the gradient in a minimum, in kJ/mol/Angstrom. ``tell_atoms``: info holds the
-    atoms' positions.
+    ``tolerance``: of the gradient in a minimum, in kJ/mol/Angstrom. ``tell_atoms``: info has the atoms'
+    positions.
     """
 
     def __init__(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from types import ModuleType
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import numpy as np
 from gymnasium import spaces
@@ -22,23 +21,24 @@ from exarl.science.water_cluster.rigid import (
 )
 from exarl.science.water_cluster.tip4p import MINIMA, Potential, monomer, tip4p
 from exarl.science.water_cluster.xyz import read_clusters
+from exarl.types import Action, Array, Namespace, Rng
 
 MOVES = 5
-"""Turns of a molecule, and as many shifts: 25 actions a molecule."""
+"""Number of turns of a molecule, and of shifts: 25 actions per molecule."""
 STIFFNESS = 0.7
-"""Length of the quaternions, which balances turns and shifts in the minimiser."""
+"""Length of the quaternions, which sets the ratio of turns to shifts in the minimiser."""
 REWARD_UNIT = 10.0  # kJ/mol
 REACHED = 0.01
-"""How near to the lowest known energy a cluster must come, in kJ/mol."""
+"""Largest distance in kJ/mol from the lowest known energy that counts as reaching it."""
 ALONE = 6.0
 """A molecule whose nearest neighbour is farther than this, in Angstrom, has left the cluster."""
 FUSED = -70.0
-"""Energy a molecule, in kJ/mol, below which two charges must have fallen into each other, since TIP4P's
-negative charge has no bulk of its own. TIP4P ice has about -56."""
+"""Energy per molecule, in kJ/mol, below which two charges must have collapsed onto each other, since
+TIP4P's negative charge has no repulsion of its own. TIP4P ice has about -56."""
 BOND = 2.5
-"""Distance of H and O, in Angstrom, at which a hydrogen bond counts half."""
+"""Distance of H and O, in Angstrom, at which a hydrogen bond counts as half."""
 CLOSE = 2.9
-"""Distance of neighbours in a ball that has just been thrown together, in Angstrom."""
+"""Distance of neighbours in a random initial ball, in Angstrom."""
 BISECTOR, NORMAL, SIDEWAYS = np.array([[0, 0, 1], [0, 1, 0], [1, 0, 0]], float)
 """Axes of a molecule in its own frame; the last is the direction from H to H."""
 TURNS = {
@@ -48,18 +48,18 @@ TURNS = {
     ),
     "exarl": (np.array([BISECTOR] * MOVES), np.radians([80, 90, 100, 110, 120])),
 }
-"""Axes and angles. Of the symmetric ones each has its inverse among them (a half turn about the
+"""Axes and angles. The inverse of each symmetric turn is also one of them (a half turn about the
 bisector changes nothing)."""
 EXARL_SHIFTS = np.array([0.50, 0.55, 0.60, 0.65, 0.70])[:, None] * np.ones(3)
 
 
-class Cluster(NamedTuple):
+class Waters(NamedTuple):
     """A relaxed cluster."""
 
-    coordinates: Any  # [7 n], see ``rigid``
-    molecular: Any  # [n] energies in kJ/mol
-    energy: Any  # their sum
-    lowest: Any  # energy of this episode
+    coordinates: Array  # [7 n], see ``rigid``
+    molecular: Array  # [n] energies in kJ/mol
+    energy: Array  # sum of these
+    lowest: Array  # lowest energy of this episode
 
 
 class WaterCluster(Functions):
@@ -78,7 +78,7 @@ class WaterCluster(Functions):
         shake: float = 0.3,
         tolerance: float = 1e-3,
         tell_atoms: bool = False,
-        xp: ModuleType = np,
+        xp: Namespace = np,
     ) -> None:
         super().__init__(xp)
         if n_waters < 2:
@@ -98,35 +98,35 @@ class WaterCluster(Functions):
         self.observation_space = spaces.Box(-10, 10, (1 + 4 * n_waters,), np.float32)
         self.action_space = spaces.Discrete(MOVES * MOVES * n_waters)
 
-    def initial(self, rng: Any, params: Any = None) -> Cluster:
+    def initial(self, rng: Rng, params: None = None) -> Waters:
         """A random ball of molecules, or one of the given clusters, relaxed."""
         starts = self.starts
         begun = self.ball(rng) if starts is None else starts[integers(rng, len(starts))]
         relaxed = self.relaxed(begun, self.measured(begun))
         return relaxed._replace(lowest=relaxed.energy)
 
-    def transition(self, state: Cluster, action: Any, rng: Any, params: Any = None) -> Cluster:
-        """Move a molecule, shake all, relax; where that ends in nothing sound, nothing happened."""
+    def transition(self, state: Waters, action: Action, rng: Rng, params: None = None) -> Waters:
+        """Move a molecule, shake all, relax; the state is unchanged when no valid minimum results."""
         first, second = split(rng, 2)
         return self.relaxed(self.shaken(self.moved(state, action, first), second), state)
 
     def reward(
-        self, state: Cluster, action: Any, next_state: Cluster, rng: Any, params: Any = None
-    ) -> Any:
-        """The energy gained, in 10 kJ/mol: over an episode the sum is what the cluster gained."""
+        self, state: Waters, action: Action, next_state: Waters, rng: Rng, params: None = None
+    ) -> Array:
+        """The decrease of the energy in 10 kJ/mol; its sum over an episode is the total decrease."""
         return (state.energy - next_state.energy) / REWARD_UNIT
 
-    def terminal(self, state: Cluster, rng: Any, params: Any = None) -> Any:
-        """The lowest known energy is reached, or a molecule has left the cluster."""
+    def terminal(self, state: Waters, rng: Rng, params: None = None) -> Array:
+        """Whether the lowest known energy is reached, or a molecule has left the cluster."""
         xp = self.xp
         places, _ = unpack(state.coordinates)
         nearest = (_distances(xp, places) + xp.diag(xp.full(self.n, xp.inf))).min(1)
         reached = False if self.target is None else state.energy < self.target + REACHED
         return (nearest > ALONE).any() | reached
 
-    def observation(self, state: Cluster, rng: Any, params: Any = None) -> Any:
-        """How far the energy is above the lowest known one, then four numbers a molecule, the most
-        weakly bound first: energy, distance from the centre, hydrogen bonds given and received."""
+    def observation(self, state: Waters, rng: Rng, params: None = None) -> Array:
+        """The energy above the lowest known one, then four numbers per molecule, the most weakly bound
+        first: energy, distance from the centre, hydrogen bonds donated and accepted."""
         xp, n = self.xp, self.n
         atoms = self.atoms(state)
         oxygens, hydrogens = atoms[:, 0], atoms[:, 1:].reshape(2 * n, 3)
@@ -144,26 +144,26 @@ class WaterCluster(Functions):
         seen = xp.concatenate([xp.stack([above]), table.ravel()])
         return xp.clip(seen, -10, 10).astype(np.float32)
 
-    def state_info(self, state: Cluster, params: Any = None) -> dict[str, Any]:
-        """``energy`` and ``lowest`` of the episode in kJ/mol, ``atoms`` [n, 3, 3] if asked for."""
-        told = {"energy": state.energy, "lowest": state.lowest}
-        return told | {"atoms": self.atoms(state)} if self.tell_atoms else told
+    def state_info(self, state: Waters, params: None = None) -> dict[str, object]:
+        """``energy`` and the episode's ``lowest`` in kJ/mol; ``atoms`` [n, 3, 3] if asked for."""
+        info: dict[str, object] = {"energy": state.energy, "lowest": state.lowest}
+        return info | {"atoms": self.atoms(state)} if self.tell_atoms else info
 
-    def atoms(self, state: Cluster) -> Any:
+    def atoms(self, state: Waters) -> Array:
         """O, H and H of each molecule, [n, 3, 3] in Angstrom."""
         return atoms_of(state.coordinates, self.forms)
 
-    def picture(self, state: Cluster) -> np.ndarray:
+    def picture(self, state: Waters) -> np.ndarray:
         """The cluster with its hydrogen bonds."""
         from exarl.science.water_cluster.picture import draw
 
-        return draw(self.atoms(state), float(state.energy), self.target)
+        return draw(np.asarray(self.atoms(state)), float(state.energy), self.target)
 
-    def ball(self, rng: Any) -> Any:
-        """Coordinates of molecules thrown together at random, none on top of another."""
+    def ball(self, rng: Rng) -> Array:
+        """Coordinates of molecules at random places in a ball, without overlaps."""
         xp, n = self.xp, self.n
 
-        def pushed(places: Any) -> Any:
+        def pushed(places: Array) -> Array:
             away = places[:, None] - places[None]
             distance = _distances(xp, places) + 10 * xp.eye(n)
             close = xp.maximum(0, CLOSE - distance) / distance
@@ -175,7 +175,7 @@ class WaterCluster(Functions):
         quaternions = STIFFNESS * _unit(xp, normal(third, (n, 4)))
         return pack(xp, repeat(xp, 40, pushed, radius * direction), quaternions)
 
-    def moved(self, state: Cluster, action: Any, rng: Any) -> Any:
+    def moved(self, state: Waters, action: Action, rng: Rng) -> Array:
         """The coordinates after a move, not yet relaxed."""
         xp, n = self.xp, self.n
         places, quaternions = unpack(state.coordinates)
@@ -187,7 +187,7 @@ class WaterCluster(Functions):
         mask = (xp.arange(n) == chosen)[:, None]
         return pack(xp, places + mask * by, xp.where(mask, turned, quaternions))
 
-    def shifts(self, places: Any, chosen: Any, rng: Any) -> Any:
+    def shifts(self, places: Array, chosen: Array, rng: Rng) -> Array:
         """The five shifts [5, 3] of the chosen molecule: none, away from the centre and towards it,
         sideways in a random direction, and to the far side of the cluster."""
         xp = self.xp
@@ -202,38 +202,38 @@ class WaterCluster(Functions):
         out = self.shift * outwards
         return xp.stack([xp.zeros(3), out, -out, self.shift * sideways, across])
 
-    def shaken(self, coordinates: Any, rng: Any) -> Any:
-        """Small random shifts and turns of all molecules, without which a policy could walk in
-        circles for ever."""
+    def shaken(self, coordinates: Array, rng: Rng) -> Array:
+        """The coordinates after small random shifts and turns of all molecules, which prevent a policy
+        from cycling for ever."""
         xp = self.xp
         places, quaternions = unpack(self.shake * normal(rng, (7 * self.n,)))
         return coordinates + pack(xp, places, STIFFNESS / 2 * quaternions)
 
-    def measured(self, coordinates: Any) -> Cluster:
-        """The cluster at ``coordinates`` as it is."""
+    def measured(self, coordinates: Array) -> Waters:
+        """The cluster at ``coordinates``, without relaxation."""
         molecular, _ = self.energies(coordinates)
         energy = molecular.sum()
-        return Cluster(coordinates, molecular, energy, energy)
+        return Waters(coordinates, molecular, energy, energy)
 
-    def relaxed(self, coordinates: Any, before: Cluster) -> Cluster:
-        """The nearest minimum, centred; what was ``before`` where no sound one is found."""
+    def relaxed(self, coordinates: Array, before: Waters) -> Waters:
+        """The nearest minimum, centred; ``before`` when no valid one is found."""
         xp = self.xp
 
-        def energy(at: Any) -> tuple[Any, Any]:
+        def energy(at: Array) -> tuple[Array, Array]:
             molecular, gradient = self.energies(at)
             return molecular.sum(), gradient
 
         found = minimise(xp, energy, coordinates, tolerance=self.tolerance)
         places, quaternions = unpack(found.x)
         now = self.measured(pack(xp, places - places.mean(0), STIFFNESS * _unit(xp, quaternions)))
-        # In single precision a search may get stuck on the wall between two molecules.
-        sound = (now.energy < 0) & (now.energy > FUSED * self.n)
+        # In single precision a search may get stuck where two molecules repel each other.
+        valid = (now.energy < 0) & (now.energy > FUSED * self.n)
         now = now._replace(lowest=xp.minimum(now.energy, before.lowest))
-        return Cluster(*(xp.where(sound, new, old) for new, old in zip(now, before, strict=True)))
+        return Waters(*(xp.where(valid, new, old) for new, old in zip(now, before, strict=True)))
 
 
 def load_potential(name: str) -> Potential:
-    """TIP4P, or the potential 'module:function' (see ``tip4p``); ValueError when there is none."""
+    """TIP4P, or the potential 'module:function' (see ``tip4p``); ValueError when it does not exist."""
     if name == "tip4p":
         return tip4p
     module, _, function = name.partition(":")
@@ -247,15 +247,15 @@ def load_potential(name: str) -> Potential:
         ) from error
 
 
-def _length(xp: ModuleType, vectors: Any) -> Any:
+def _length(xp: Namespace, vectors: Array) -> Array:
     return xp.sqrt((vectors * vectors).sum(-1))
 
 
-def _unit(xp: ModuleType, vectors: Any) -> Any:
+def _unit(xp: Namespace, vectors: Array) -> Array:
     """``vectors`` [..., k] of length 1; 0 stays 0."""
     return vectors / xp.maximum(_length(xp, vectors), 1e-12)[..., None]
 
 
-def _distances(xp: ModuleType, sites: Any, others: Any = None) -> Any:
+def _distances(xp: Namespace, sites: Array, others: Array | None = None) -> Array:
     """[m, 3] and [k, 3] (the same where not given) -> [m, k]."""
     return _length(xp, sites[:, None] - (sites if others is None else others)[None])

@@ -1,53 +1,53 @@
 """Local minimisation over ``xp``: L-BFGS without a line search, as one loop.
 
-The steps are limited in length, and taken back and shortened where the energy would rise, which for
-clusters costs fewer energies than a line search (compare Wales' GMIN).
+Steps are limited in length, and are undone and shortened when the energy would rise, which for
+clusters takes fewer evaluations than a line search (compare Wales' GMIN).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import ModuleType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from exarl.envs.functional import until
+from exarl.types import Array, Namespace
 
 MEMORY = 8
-"""Steps that are remembered, each with the change of the gradient in it."""
+"""Number of stored steps, each with its change of the gradient."""
 LONGEST = 0.35
-"""How much a coordinate may change in a step."""
+"""Largest change of a coordinate in a step."""
 SHORTER, TRIES = 0.2, 10
-"""What remains of a step that led upwards, and how often in a row that may happen."""
+"""Factor for a step that raised the energy, and how often in a row that may happen."""
 CAUTIOUS = 0.01
-"""How far to follow the gradient while nothing is known of the curvature."""
+"""Step along the gradient while the curvature is unknown."""
 
 UNIT, ABOVE = np.eye(MEMORY), np.triu(np.ones((MEMORY, MEMORY)), 1)
 
-Function = Callable[[Any], tuple[Any, Any]]
+Function = Callable[[Array], tuple[Array, Array]]
 
 
 class Descent(NamedTuple):
-    """Where a minimisation stands."""
+    """The state of a minimisation."""
 
-    x: Any  # [N]
-    energy: Any
-    gradient: Any  # [N]
-    step: Any  # [N] to try next
-    history: Any  # [MEMORY, 2, N] steps and changes of the gradient, the newest last, 0 where none
-    evaluations: Any
-    refused: Any  # steps in a row
+    x: Array  # [N]
+    energy: Array
+    gradient: Array  # [N]
+    step: Array  # [N] to try next
+    history: Array  # [MEMORY, 2, N] steps and changes of the gradient, newest last, 0 if none
+    evaluations: Array
+    refused: Array  # consecutive steps that raised the energy
 
 
 def minimise(
-    xp: ModuleType, function: Function, start: Any, *, tolerance: float = 1e-3, limit: int = 1000
+    xp: Namespace, function: Function, start: Array, *, tolerance: float = 1e-3, limit: int = 1000
 ) -> Descent:
-    """Go down from ``start`` [N] until no entry of the gradient exceeds ``tolerance``.
+    """Minimise from ``start`` [N] until no entry of the gradient exceeds ``tolerance``.
 
-    ``function`` gives energy and gradient. It is called at most ``limit`` times; the result's energy is
-    never above the start's but for rounding. In single precision the gradient is known to about 0.05
-    kJ/mol/Angstrom, and more is not asked for.
+    ``function`` returns energy and gradient, and is called at most ``limit`` times. The energy of the
+    result is not above that of the start, except for rounding. In single precision the gradient is
+    accurate to about 0.05 kJ/mol/Angstrom, which is then the least tolerance.
     """
     tolerance = max(tolerance, 4e5 * float(np.finfo(start.dtype).eps))
     energy, gradient = function(start)
@@ -61,19 +61,19 @@ def minimise(
         xp.asarray(0),
     )
 
-    def done(now: Descent) -> Any:
+    def done(now: Descent) -> Array:
         flat = xp.abs(now.gradient).max() <= tolerance
         return flat | (now.evaluations >= limit) | (now.refused >= TRIES)
 
     return until(xp, done, lambda now: _advance(xp, function, now), first)
 
 
-def _advance(xp: ModuleType, function: Function, now: Descent) -> Descent:
+def _advance(xp: Namespace, function: Function, now: Descent) -> Descent:
     x = now.x + now.step
     energy, gradient = function(x)
     down = energy <= now.energy + 10 * np.finfo(x.dtype).eps * xp.abs(now.energy)
     change = gradient - now.gradient
-    # A step along which the energy curves downwards says nothing about the minimum's shape.
+    # A step with negative curvature has no information about the shape of the minimum.
     useful = down & (now.step @ change > 1e-10)
     grown = xp.concatenate([now.history[1:], xp.stack([now.step, change])[None]])
     history = xp.where(useful, grown, now.history)
@@ -90,12 +90,12 @@ def _advance(xp: ModuleType, function: Function, now: Descent) -> Descent:
     )
 
 
-def _direction(xp: ModuleType, gradient: Any, history: Any) -> Any:
+def _direction(xp: Namespace, gradient: Array, history: Array) -> Array:
     """Minus the gradient times the inverse Hessian that the history suggests.
 
-    The compact form of Byrd, Nocedal and Schnabel (Math. Programming 63 (1994) 129): all is a
-    combination of the vectors at hand, whose weights follow from their inner products. It takes
-    half as many array operations as the usual two loops.
+    The compact form of Byrd, Nocedal and Schnabel (Math. Programming 63 (1994) 129): the result is a
+    combination of the stored vectors with weights from their inner products. It takes half as many
+    array operations as the usual two loops.
     """
     vectors = xp.concatenate([history.reshape(2 * MEMORY, -1), gradient[None]])
     products = vectors @ vectors.T
@@ -114,6 +114,6 @@ def _direction(xp: ModuleType, gradient: Any, history: Any) -> Any:
     return weights @ vectors[:-1] - scale * gradient
 
 
-def _limited(xp: ModuleType, step: Any) -> Any:
+def _limited(xp: Namespace, step: Array) -> Array:
     """``step`` shortened so that no coordinate changes by more than LONGEST."""
     return step * (LONGEST / xp.maximum(xp.abs(step).max(), LONGEST))

@@ -1,47 +1,45 @@
-"""Rigid molecules over ``xp``: a place and a quaternion each, and the atoms they stand for.
+"""Rigid molecules over ``xp``: a place and a quaternion each, and the atoms these describe.
 
 The coordinates of ``n`` molecules are one vector of 7 n numbers, first the places of the oxygens
-[n, 3], then quaternions [n, 4] (real part first) of any length: only their directions count. A
-longer quaternion makes a minimiser turn a molecule less for the same gradient.
+[n, 3], then quaternions [n, 4] (real part first) of any length: only their directions matter. With a
+longer quaternion a minimiser turns a molecule less for the same gradient.
 """
 
 from __future__ import annotations
 
-from types import ModuleType
-from typing import Any
-
 import numpy as np
 
 from exarl.science.water_cluster.tip4p import Energies
+from exarl.types import Array, Namespace
 
 
-def pack(xp: ModuleType, places: Any, quaternions: Any) -> Any:
+def pack(xp: Namespace, places: Array, quaternions: Array) -> Array:
     """Places [n, 3] and quaternions [n, 4] as coordinates [7 n]."""
     return xp.concatenate([places.ravel(), quaternions.ravel()])
 
 
-def unpack(coordinates: Any) -> tuple[Any, Any]:
+def unpack(coordinates: Array) -> tuple[Array, Array]:
     """Coordinates [7 n] as places [n, 3] and quaternions [n, 4]."""
     n = len(coordinates) // 7
     return coordinates[: 3 * n].reshape(n, 3), coordinates[3 * n :].reshape(n, 4)
 
 
-def atoms_of(coordinates: Any, forms: Any) -> Any:
+def atoms_of(coordinates: Array, forms: Array) -> Array:
     """The atoms [n, 3, 3] of molecules whose shape ``forms`` describes."""
     places, quaternions = unpack(coordinates)
     return places[:, None] + _arms(quaternions, forms).reshape(-1, 3, 3)
 
 
-def rigid(xp: ModuleType, energies: Energies, forms: Any) -> Energies:
+def rigid(xp: Namespace, energies: Energies, forms: Array) -> Energies:
     """``energies`` of atoms [n, 3, 3] as a function of coordinates: (molecular [n], gradient [7 n])."""
     backwards = forms.T
 
-    def function(coordinates: Any) -> tuple[Any, Any]:
+    def function(coordinates: Array) -> tuple[Array, Array]:
         places, quaternions = unpack(coordinates)
         arms = _arms(quaternions, forms)
         molecular, gradient = energies(places[:, None] + arms.reshape(-1, 3, 3))
         flat = gradient.reshape(-1, 9)
-        # An arm is q'Fq / q'q with a form F, whose slope is 2 (Fq - arm q) / q'q.
+        # An arm is q'Fq / q'q with a form F; its gradient is 2 (Fq - arm q) / q'q.
         slopes = (flat @ backwards).reshape(-1, 4, 4) @ quaternions[:, :, None]
         turned = slopes[:, :, 0] - (flat * arms).sum(1, keepdims=True) * quaternions
         length = (quaternions * quaternions).sum(1, keepdims=True)
@@ -50,7 +48,7 @@ def rigid(xp: ModuleType, energies: Energies, forms: Any) -> Energies:
     return function
 
 
-def forms_of(xp: ModuleType, body: np.ndarray) -> Any:
+def forms_of(xp: Namespace, body: np.ndarray) -> Array:
     """[16, 9]: the quadratic forms of a unit quaternion that turn the three atoms of ``body`` [3, 3],
     of which the first is at the origin."""
     unit = np.eye(4)
@@ -66,13 +64,13 @@ def _conjugated(p: np.ndarray, q: np.ndarray, body: np.ndarray) -> np.ndarray:
     return np.asarray(product[:, 1:])
 
 
-def _arms(quaternions: Any, forms: Any) -> Any:
-    """[n, 9]: the atoms of each molecule seen from its place."""
+def _arms(quaternions: Array, forms: Array) -> Array:
+    """[n, 9]: the atoms of each molecule relative to its place."""
     squares = (quaternions[:, :, None] * quaternions[:, None, :]).reshape(-1, 16)
     return squares @ forms / (quaternions * quaternions).sum(1, keepdims=True)
 
 
-def multiply(xp: ModuleType, one: Any, other: Any) -> Any:
+def multiply(xp: Namespace, one: Array, other: Array) -> Array:
     """The products [n, 4] of quaternions: ``other`` turns first."""
     a, u = one[..., :1], one[..., 1:]
     b, v = other[..., :1], other[..., 1:]
@@ -80,14 +78,14 @@ def multiply(xp: ModuleType, one: Any, other: Any) -> Any:
     return xp.concatenate([real, a * v + b * u + cross(xp, u, v)], -1)
 
 
-def cross(xp: ModuleType, one: Any, other: Any) -> Any:
-    """The vector products [..., 3]; NumPy's own takes several times as long on a few vectors."""
+def cross(xp: Namespace, one: Array, other: Array) -> Array:
+    """The vector products [..., 3]; for few vectors several times faster than NumPy's own."""
     a, b, c = one[..., 0], one[..., 1], one[..., 2]
     d, e, f = other[..., 0], other[..., 1], other[..., 2]
     return xp.stack([b * f - c * e, c * d - a * f, a * e - b * d], -1)
 
 
-def turn(xp: ModuleType, axis: Any, angle: Any) -> Any:
+def turn(xp: Namespace, axis: Array, angle: Array) -> Array:
     """The unit quaternion [..., 4] of a turn by ``angle`` [...] about the unit vector ``axis``."""
     half = xp.asarray(angle)[..., None] / 2
     return xp.concatenate([xp.cos(half), xp.sin(half) * axis], -1)

@@ -1,18 +1,18 @@
-"""Basin hopping with the environment's own moves: what a search without learning finds."""
+"""Basin hopping with the environment's moves, as a baseline without learning."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from exarl.science.water_cluster.functions import MOVES, REACHED, Cluster, WaterCluster
+from exarl.science.water_cluster.functions import MOVES, REACHED, WaterCluster, Waters
 
 
-class Found(NamedTuple):
-    """The lowest cluster of a search, and the relaxations it took to find it."""
+class SearchResult(NamedTuple):
+    """The lowest cluster of a search, and the number of relaxations until it was found."""
 
-    cluster: Cluster
+    cluster: Waters
     relaxations: int
 
 
@@ -23,21 +23,21 @@ def basin_hopping(
     *,
     temperature: float = 3.0,
     patience: int = 150,
-) -> Found:
-    """Make random moves, keep each as Metropolis does, and start afresh after ``patience`` moves
-    without a new low (Wales and Doye, J. Phys. Chem. A 101 (1997) 5111).
+) -> SearchResult:
+    """Make random moves, accept each by the Metropolis rule, and restart after ``patience`` moves
+    without a new minimum (Wales and Doye, J. Phys. Chem. A 101 (1997) 5111).
 
-    ``temperature`` is k T in kJ/mol. The search ends at the target of ``functions`` or after so many
-    ``relaxations``.
+    ``temperature`` is k T in kJ/mol. The search ends at the target of ``functions`` or after
+    ``relaxations`` relaxations.
     """
-    best: Found | None = None
+    best: SearchResult | None = None
     made = 0
     while made < relaxations:
         now = lowest = functions.initial(rng)
         made, since = made + 1, made + 1
         while True:
             if best is None or lowest.energy < best.cluster.energy:
-                best = Found(lowest, made)
+                best = SearchResult(lowest, made)
             if made >= relaxations or made - since > patience or _reached(functions, lowest):
                 break
             action = int(rng.integers(MOVES**2 * functions.n))
@@ -53,5 +53,5 @@ def basin_hopping(
     return best
 
 
-def _reached(functions: WaterCluster, cluster: Any) -> bool:
+def _reached(functions: WaterCluster, cluster: Waters) -> bool:
     return functions.target is not None and bool(cluster.energy < functions.target + REACHED)

@@ -10,20 +10,20 @@ the energy of the cluster; half of every pair energy for a pair potential), and 
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import ModuleType
-from typing import Any
 
 import numpy as np
 
+from exarl.types import Array, Namespace
+
 BOND, ANGLE, DUMMY = 0.9572, np.radians(104.52), 0.15
-"""O-H in Angstrom, H-O-H, and how far the negative charge lies from O on the bisector."""
+"""Length O-H in Angstrom, angle H-O-H, and distance of the negative charge from O on the bisector."""
 CHARGE = 0.52  # of each hydrogen, in elementary charges
 KCAL = 4.184
 REPULSION, ATTRACTION = 600_000 * KCAL, 610 * KCAL  # of two oxygens, kJ/mol by A^12 and A^6
 COULOMB = 1389.354848  # kJ/mol Angstrom by squared elementary charge
 
-Energies = Callable[[Any], tuple[Any, Any]]
-Potential = Callable[[ModuleType, int], Energies]
+Energies = Callable[[Array], tuple[Array, Array]]
+Potential = Callable[[Namespace, int], Energies]
 
 MINIMA = {
     2: -26.08762,
@@ -46,7 +46,8 @@ MINIMA = {
     21: -916.71,
 }
 """Lowest known energies in kJ/mol. For n = 2, 6, 8, 10, 12, 20, 21 they are those of Wales and Hodges
-(Chem. Phys. Lett. 286 (1998) 65), to more digits where we found them again; the others are our own."""
+(Chem. Phys. Lett. 286 (1998) 65), with more digits where EXARL's search reproduced them; the others
+are results of that search."""
 
 
 def monomer() -> np.ndarray:
@@ -55,10 +56,10 @@ def monomer() -> np.ndarray:
     return np.array([[0, 0, 0], [x, 0, z], [-x, 0, z]])
 
 
-def tip4p(xp: ModuleType, n: int) -> Energies:
+def tip4p(xp: Namespace, n: int) -> Energies:
     """TIP4P without a cut-off, as a potential (see above)."""
     weight = DUMMY / (2 * BOND * np.cos(ANGLE / 2))
-    # O, H, H and the massless charge M from the three atoms; O has no charge, M no bulk.
+    # O, H, H and the massless charge M from the three atoms; O has no charge, M no repulsion.
     placing = xp.asarray([[1, 0, 0], [0, 1, 0], [0, 0, 1], [1 - 2 * weight, weight, weight]])
     charges = np.tile([0, CHARGE, CHARGE, -2 * CHARGE], n)
     others = 1 - np.kron(np.eye(n), np.ones((4, 4)))
@@ -67,7 +68,7 @@ def tip4p(xp: ModuleType, n: int) -> Energies:
     repulsion, attraction = xp.asarray(REPULSION * oxygens), xp.asarray(ATTRACTION * oxygens)
     itself = xp.eye(4 * n)
 
-    def energies(atoms: Any) -> tuple[Any, Any]:
+    def energies(atoms: Array) -> tuple[Array, Array]:
         sites = (placing @ atoms).reshape(4 * n, 3)
         columns = sites.T
         apart = columns[:, :, None] - columns[:, None, :]

@@ -1,4 +1,4 @@
-"""Clusters of water as xyz files."""
+"""Water clusters in xyz files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from exarl.science.water_cluster.rigid import fitted
 def read_clusters(path: str, n: int, body: np.ndarray) -> np.ndarray:
     """The coordinates [frames, 7 n] of a file's clusters of ``n`` molecules, made rigid like ``body``.
 
-    Atoms come in any order; each O takes its two nearest H. ValueError says what does not fit.
+    Atoms may have any order; each O takes its two nearest H. ValueError for a file that does not fit.
     """
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
@@ -28,16 +28,16 @@ def read_clusters(path: str, n: int, body: np.ndarray) -> np.ndarray:
         except (ValueError, IndexError) as error:
             raise ValueError(f"{path} is no xyz file: {error}") from error
         if sorted(kinds) != ["H"] * 2 * n + ["O"] * n:
-            raise ValueError(f"{path} must hold clusters of {n} H2O, not of {''.join(kinds)}")
+            raise ValueError(f"{path} must contain clusters of {n} H2O, not of {''.join(kinds)}")
         frames.append(fitted(_molecules(np.array(kinds), places), body))
         lines = lines[count + 2 :]
     if not frames:
-        raise ValueError(f"{path} holds no cluster")
+        raise ValueError(f"{path} contains no cluster")
     return np.array(frames)
 
 
 def write_cluster(path: str | Path, atoms: np.ndarray, comment: str = "") -> None:
-    """``atoms`` [n, 3, 3] as a file; the comment becomes its second line."""
+    """Write ``atoms`` [n, 3, 3] to a file; the comment becomes its second line."""
     places = np.asarray(atoms).reshape(-1, 3)
     rows = [
         f"{kind} {x:.8f} {y:.8f} {z:.8f}"
@@ -52,5 +52,5 @@ def _molecules(kinds: np.ndarray, places: np.ndarray) -> np.ndarray:
     distances = np.linalg.norm(oxygens[:, None] - hydrogens[None], axis=2)
     nearest = np.sort(np.argsort(distances, 1)[:, :2], 1)  # the two in the file's order
     if len(np.unique(nearest)) != len(hydrogens):
-        raise ValueError("its hydrogens cannot be told apart into molecules")
+        raise ValueError("its hydrogens cannot be assigned to molecules")
     return np.concatenate([oxygens[:, None], hydrogens[nearest]], 1)

@@ -1,22 +1,29 @@
-"""Where trainings run: each is a process of its own, whose end is polled for."""
+"""Where trainings run: each in its own process, which is polled for its end."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 
 class Job(NamedTuple):
-    """A training to be started: words after ``exarl``, where its output goes, where it runs."""
+    """A training to start: the arguments of ``exarl``, the file for its output, its directory."""
 
     words: Sequence[str]
     output: Path
     folder: Path
 
 
+def exarl_command(words: Sequence[str], procs: int = 1) -> list[str]:
+    """The command that runs ``exarl WORDS`` with this interpreter, on ``procs`` ranks."""
+    ranks = ["--procs", str(procs)] if procs > 1 else []
+    return [sys.executable, "-P", "-m", "exarl", *words, *ranks]
+
+
 class Handle(Protocol):
-    """A training that was started. No method waits."""
+    """A started training. No method blocks."""
 
     def poll(self) -> int | None:
         """Its exit code, negative for a signal; None while it runs."""
@@ -29,12 +36,12 @@ class Handle(Protocol):
 
 
 class Executor(Protocol):
-    """Runs so many trainings at a time as it has ``slots``."""
+    """Runs up to ``slots`` trainings at a time."""
 
     slots: int
 
     def start(self, job: Job) -> Handle:
-        """Start a training; there must be a slot for it."""
+        """Start a training; the caller makes sure that a slot is free."""
 
     def close(self) -> None:
-        """Let go of everything; what still runs is ended."""
+        """End the trainings that still run and release all resources."""

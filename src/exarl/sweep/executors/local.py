@@ -6,30 +6,27 @@ import contextlib
 import fcntl
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Sequence
 from typing import IO
 
 from exarl.comm.threads import THREADS
 from exarl.envs import child
 from exarl.records.lock import PATIENT
-from exarl.sweep.executors import Job
+from exarl.sweep.executors import Job, exarl_command
 
 
 class Local:
-    """``slots`` child processes at a time, of ``procs`` ranks each, which share the cores."""
+    """``slots`` trainings at a time, of ``procs`` ranks each, which share the cores."""
 
     def __init__(self, slots: int, procs: int = 1) -> None:
         self.slots = slots
         self._procs = procs
         share = max(1, len(os.sched_getaffinity(0)) // (slots * procs))
         self._environ = thread_limits(share)
-        self._started: list[Child] = []
+        self._started: list[TrainingProcess] = []
 
-    def start(self, job: Job) -> Child:
-        words = [*job.words, "--procs", str(self._procs)] if self._procs > 1 else job.words
-        started = Child([sys.executable, "-P", "-m", "exarl", *words], job, self._environ)
+    def start(self, job: Job) -> TrainingProcess:
+        started = TrainingProcess(exarl_command(job.words, self._procs), job, self._environ)
         self._started = [c for c in self._started if c.poll() is None] + [started]
         return started
 
@@ -38,17 +35,17 @@ class Local:
             started.kill()
 
 
-class Child:
-    """One command in a session of its own. When this process dies it is told to end.
+class TrainingProcess:
+    """One command in its own session, which ends when this process dies.
 
     The output file is locked as long as any of the command's processes has it open, and the command
-    is started once the lock is free: the last process of a worker that was killed may still be
-    writing its checkpoint into the same run directory.
+    starts once the lock is free: a process of a killed worker may still be writing its checkpoint
+    into the same run directory.
     """
 
     def __init__(self, command: Sequence[str], job: Job, environ: dict[str, str]) -> None:
         self._command, self._environ, self._job = command, environ, job
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: child.Child | None = None
         self._code: int | None = None
         job.output.parent.mkdir(parents=True, exist_ok=True)
         self._output: IO[bytes] | None = job.output.open("ab")
@@ -102,11 +99,11 @@ class Child:
 
 
 def thread_limits(share: int) -> dict[str, str]:
-    """So many threads for the numeric libraries of a child, or fewer where the user says so."""
+    """Variables that give a child's numeric libraries ``share`` threads, or the user's fewer."""
     limits = {}
     for name in THREADS:
-        said = share
+        wanted = share
         with contextlib.suppress(ValueError):
-            said = int(os.environ.get(name, share))
-        limits[name] = str(min(share, said))
+            wanted = int(os.environ.get(name, share))
+        limits[name] = str(min(share, wanted))
     return limits

@@ -1,7 +1,7 @@
-"""Trainings inside one MPI job: its ranks in disjoint groups, a training at a time in each.
+"""Trainings inside one MPI job: its ranks form disjoint groups, with one training at a time in each.
 
 Rank 0 manages the study. The first rank of each group starts its trainings, as a nested job on the
-group's hosts if it has several ranks; the others, and who has nothing to do, wait without using a core.
+group's hosts if it has several ranks. The other ranks, and idle ones, wait without using a core.
 """
 
 from __future__ import annotations
@@ -9,33 +9,33 @@ from __future__ import annotations
 import os
 import shutil
 import socket
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from exarl.comm.messages import pack_json, unpack_json
-from exarl.comm.mpi import Channel, find_mpiexec, library_version
-from exarl.comm.wait import wait_for
+from exarl.comm.channel import Channel, find_mpiexec, library_version
+from exarl.comm.messages import Tag, decode, encode
+from exarl.comm.waiting import wait_for
 from exarl.errors import ConfigError
 from exarl.records.signals import StopSignals
-from exarl.sweep.executors import Handle, Job
-from exarl.sweep.executors.local import Child, thread_limits
+from exarl.sweep.executors import Handle, Job, exarl_command
+from exarl.sweep.executors.local import TrainingProcess, thread_limits
 
-HELLO, PLACES, DO, SAY = 41, 42, 43, 44
+if TYPE_CHECKING:
+    from mpi4py import MPI
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a rank is: its host and the cores it may use."""
+    """The host of a rank and the cores it may use."""
 
     host: str
     cores: tuple[int, ...]
 
 
 def check_groups(world: int, procs: int) -> int:
-    """How many groups of ``procs`` ranks a job has; ConfigError when it does not come out even."""
+    """The number of groups of ``procs`` ranks in a job; ConfigError when ranks are left over."""
     if world % procs:
         fitting = [n for n in (world // procs * procs, (world // procs + 1) * procs) if n]
         raise ConfigError(
@@ -48,7 +48,7 @@ def command_for(
     group: Sequence[Place], words: Sequence[str], environ: Mapping[str, str], library: str
 ) -> list[str]:
     """The command that runs ``exarl WORDS`` on the ranks of a group."""
-    plain = [sys.executable, "-P", "-m", "exarl", *words]
+    plain = exarl_command(words)
     if len(group) == 1:
         return plain
     counts: dict[str, int] = {}
@@ -61,15 +61,15 @@ def command_for(
     mpiexec = [find_mpiexec(), "-n", str(len(group))]
     if library.startswith("Open MPI"):
         return [*mpiexec, "--host", hosts_ranks, *plain]
-    # One host needs no shell on others, and no list of the batch system's.
+    # On one host mpiexec needs neither a remote shell nor the batch system's list of hosts.
     alone = ["-launcher", "fork"] if len(counts) == 1 else []
     return [*mpiexec, *alone, "-hosts", hosts_ranks, *plain]
 
 
 class Groups:
-    """The manager's side, on rank 0: a slot for each group, the first of which it leads itself."""
+    """The manager's side, on rank 0: one slot per group; rank 0 leads the first group itself."""
 
-    def __init__(self, comm: Any, procs: int) -> None:
+    def __init__(self, comm: MPI.Intracomm, procs: int) -> None:
         self.slots = check_groups(comm.size, procs)
         self._channel = Channel(comm)
         places = _meet(self._channel)
@@ -86,7 +86,7 @@ class Groups:
         command = command_for(self._groups[slot], job.words, os.environ, self._library)
         handle: Handle
         if slot == 0:
-            handle = Child(command, job, thread_limits(_threads(self._groups[0])))
+            handle = TrainingProcess(command, job, thread_limits(_threads(self._groups[0])))
         else:
             self._numbers += 1
             handle = _Far(self, self._leaders[slot], self._numbers)
@@ -99,16 +99,16 @@ class Groups:
         for handle in self._busy.values():
             if handle.poll() is None:
                 handle.kill()
-        self._channel.send(pack_json(["bye"]), range(1, self._channel.size), DO)
+        self._channel.send(encode(["bye"]), range(1, self._channel.size), Tag.SWEEP_ORDER)
         self._channel.close()
 
-    def tell(self, leader: int, *message: Any) -> None:
-        self._channel.send(pack_json(message), leader, DO)
+    def tell(self, leader: int, *message: object) -> None:
+        self._channel.send(encode(message), leader, Tag.SWEEP_ORDER)
 
     def code(self, number: int) -> int | None:
-        """The exit code of a training of another group, once its leader has said it."""
-        while (found := self._channel.poll(tag=SAY)) is not None:
-            ended, code = unpack_json(found[1])
+        """The exit code of a training of another group, once its leader has reported it; else None."""
+        while (found := self._channel.poll(tag=Tag.SWEEP_ENDED)) is not None:
+            ended, code = decode(found[1], tuple[int, int])[0]
             self._ended[ended] = code
         return self._ended.get(number)
 
@@ -117,7 +117,7 @@ class Groups:
 
 
 class _Far:
-    """A training that the leader of another group has started."""
+    """A training that the leader of another group runs."""
 
     def __init__(self, groups: Groups, leader: int, number: int) -> None:
         self._groups, self._leader, self._number = groups, leader, number
@@ -132,34 +132,34 @@ class _Far:
         self._groups.tell(self._leader, "kill", self._number)
 
 
-def serve(comm: Any, procs: int) -> None:
-    """What every rank but 0 does until the manager says goodbye."""
+def serve(comm: MPI.Intracomm, procs: int) -> None:
+    """Serve the manager on a rank other than 0, until it ends the job."""
     check_groups(comm.size, procs)
     channel = Channel(comm)
     group = _meet(channel)[channel.rank // procs * procs :][:procs]
     if channel.rank % procs == 0:
         _take_cores(group)
-    running: dict[int, Child] = {}
+    running: dict[int, TrainingProcess] = {}
 
     def turn() -> bool | None:
         for number, child in list(running.items()):
             code = child.poll()
             if code is not None:
                 del running[number]
-                channel.send(pack_json([number, code]), 0, SAY)
-        found = channel.poll(0, DO)
+                channel.send(encode((number, code)), 0, Tag.SWEEP_ENDED)
+        found = channel.poll(0, Tag.SWEEP_ORDER)
         if found is None:
             return None
-        what, *rest = unpack_json(found[1])
+        what, *rest = decode(found[1], list)[0]
         if what == "start":
             number, command, output, folder = rest
             job = Job(command, Path(output), Path(folder))
-            running[number] = Child(command, job, thread_limits(_threads(group)))
+            running[number] = TrainingProcess(command, job, thread_limits(_threads(group)))
         elif what in ("terminate", "kill") and rest[0] in running:
             getattr(running[rest[0]], what)()
         return True if what == "bye" else None
 
-    with StopSignals():  # the manager hears of it too, and decides
+    with StopSignals():  # the manager receives it too, and decides
         try:
             wait_for(turn)
         finally:
@@ -169,14 +169,15 @@ def serve(comm: Any, procs: int) -> None:
 
 
 def _meet(channel: Channel) -> list[Place]:
-    """Where all ranks are, in order."""
+    """Hosts and cores of all ranks, in order."""
     mine = [socket.gethostname(), sorted(os.sched_getaffinity(0))]
-    found: list[Any] = [mine]
+    found: list[list[Any]] = [mine]
     if channel.rank:
-        channel.send(pack_json(mine), 0, HELLO)
+        channel.send(encode(mine), 0, Tag.SWEEP_HELLO)
     else:
-        found += [unpack_json(channel.receive(rank, HELLO)[1]) for rank in range(1, channel.size)]
-    return [Place(host, tuple(cores)) for host, cores in channel.share(found, PLACES)]
+        others = [channel.receive(rank, Tag.SWEEP_HELLO)[1] for rank in range(1, channel.size)]
+        found += [decode(message, list)[0] for message in others]
+    return [Place(host, tuple(cores)) for host, cores in channel.share(found, Tag.SWEEP_PLACES)]
 
 
 def _cores(group: Sequence[Place]) -> set[int]:
@@ -186,7 +187,7 @@ def _cores(group: Sequence[Place]) -> set[int]:
 
 
 def _take_cores(group: Sequence[Place]) -> None:
-    """Let what this rank starts use the cores of its whole group; the ranks themselves only wait."""
+    """Let this rank's children use the cores of the whole group; the other ranks only wait."""
     os.sched_setaffinity(0, _cores(group))
 
 

@@ -1,15 +1,13 @@
-"""Trainings as tasks of a Ray cluster; each holds the child process that trains."""
+"""Trainings as tasks of a Ray cluster; each task runs the training as a child process."""
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
-from typing import Any
 
 from exarl.comm.cluster import Cluster, cancel, outcome, resources, task
-from exarl.sweep.executors import Job
-from exarl.sweep.executors.local import Child, thread_limits
+from exarl.sweep.executors import Job, exarl_command
+from exarl.sweep.executors.local import TrainingProcess, thread_limits
 
 _POLL_S = 0.2
 
@@ -28,10 +26,9 @@ class Tasks:
         self.slots = slots or max(1, int(resources().get("CPU", 1)) // procs)
 
     def start(self, job: Job) -> Task:
-        words = [*job.words, "--procs", str(self._procs)] if self._procs > 1 else [*job.words]
         output = job.output.absolute()
         _stop_file(output).unlink(missing_ok=True)
-        arguments = words, str(output), str(job.folder), self._procs
+        arguments = [*job.words], str(output), str(job.folder), self._procs
         return Task(task(run_here, self._procs, *arguments), _stop_file(output))
 
     def close(self) -> None:
@@ -39,10 +36,10 @@ class Tasks:
 
 
 class Task:
-    """A training in the cluster. It is asked to end by a file beside its output: a task that waits for
-    a child does not hear Ray's own cancelling."""
+    """A training in the cluster. A file beside its output asks it to end: a task that waits for a child
+    does not notice when Ray cancels it."""
 
-    def __init__(self, reference: Any, stop: Path) -> None:
+    def __init__(self, reference: object, stop: Path) -> None:
         self._reference, self._stop = reference, stop
         self._code: int | None = None
 
@@ -62,15 +59,15 @@ class Task:
 
 
 def run_here(words: list[str], output: str, folder: str, procs: int) -> int:
-    """Run ``exarl WORDS`` as a child of this task, until it ends or is asked to; its exit code."""
+    """Run ``exarl WORDS`` as a child of this task, until it ends or the stop file asks it to."""
     job = Job(words, Path(output), Path(folder))
-    started = Child([sys.executable, "-P", "-m", "exarl", *words], job, thread_limits(procs))
-    stop, told = _stop_file(job.output), False
+    started = TrainingProcess(exarl_command(words, procs), job, thread_limits(procs))
+    stop, asked = _stop_file(job.output), False
     try:
         while (code := started.poll()) is None:
-            if not told and stop.exists():
+            if not asked and stop.exists():
                 started.terminate()
-                told = True
+                asked = True
             time.sleep(_POLL_S)
     finally:
         started.kill()

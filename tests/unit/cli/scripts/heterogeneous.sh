@@ -16,15 +16,15 @@
 #SBATCH --nodes=4
 #SBATCH --ntasks-per-node=32
 
-# 120 s before the time limit the run writes a checkpoint and ends with
-# exit code 138. Then this job is queued again, and the same command continues.
+# 120 s before the time limit the run writes a checkpoint and exits with
+# code 138. The job is then requeued, and the same command continues the run.
 
 run=results_dir/ch-$SLURM_JOB_ID
-notes=$(mktemp -d)  # rank 0 and Ray's first node are where this script runs
+notes=$(mktemp -d)  # this script runs on the node of rank 0 and of Ray's head
 trap 'rm -rf "$notes"' EXIT
 export EXARL_END_FILE="$notes/end"
 
-# One MPI world: learners have the lowest ranks, and are the first component.
+# One MPI world: the learners have the lowest ranks, so they are the first component.
 srun --kill-on-bad-exit=1 --mpi=pmi2 --het-group=0 --cpus-per-task=8 \
     env OMP_NUM_THREADS=8 exarl train --env CartPole-v1 --total_steps 60000 --workflow async --run_dir "$run" \
   : --het-group=1 --cpus-per-task=1 \
@@ -33,7 +33,7 @@ code=$?
 
 end=$(cat "$notes/end" 2> /dev/null)
 if [ "$code" -eq 138 ] || [ "$end" = SIGUSR1 ]; then
-    echo "exarl: the time is nearly over; job $SLURM_JOB_ID is queued again to continue"
+    echo "exarl: the time limit is near; job $SLURM_JOB_ID is requeued to continue"
     scontrol requeue "$SLURM_JOB_ID"
 fi
 exit "$code"

@@ -6,8 +6,8 @@
 #SBATCH --ntasks-per-node=1
 #SBATCH --no-requeue
 
-# 120 s before the time limit the run writes a checkpoint and ends with
-# exit code 138.
+# 120 s before the time limit the run writes a checkpoint and exits with
+# code 138.
 
 export OMP_NUM_THREADS=${SLURM_CPUS_PER_TASK:-1}
 run=results_dir/exarl-$SLURM_JOB_ID
@@ -18,7 +18,7 @@ mpiexec -n 2 \
 job=$!
 wait "$job"
 code=$?
-while kill -0 "$job" 2> /dev/null; do  # the signal has only ended the wait
+while kill -0 "$job" 2> /dev/null; do  # a signal interrupts wait
     wait "$job"
     code=$?
 done

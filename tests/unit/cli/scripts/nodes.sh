@@ -14,8 +14,8 @@
 #SBATCH --mail-type=END
 #SBATCH --mem=0
 
-# 120 s before the time limit the run writes a checkpoint and ends with
-# exit code 138. Then this job is queued again, and the same command continues.
+# 120 s before the time limit the run writes a checkpoint and exits with
+# code 138. The job is then requeued, and the same command continues the run.
 
 module purge
 module load cuda
@@ -23,7 +23,7 @@ source "$(conda info --base)/etc/profile.d/conda.sh"
 conda activate 'my env'
 export OMP_NUM_THREADS=${SLURM_CPUS_PER_TASK:-1}
 run=results_dir/exarl-$SLURM_JOB_ID
-notes=$(mktemp -d)  # rank 0 and Ray's first node are where this script runs
+notes=$(mktemp -d)  # this script runs on the node of rank 0 and of Ray's head
 trap 'rm -rf "$notes"' EXIT
 export EXARL_END_FILE="$notes/end"
 
@@ -33,7 +33,7 @@ code=$?
 
 end=$(cat "$notes/end" 2> /dev/null)
 if [ "$code" -eq 138 ] || [ "$end" = SIGUSR1 ]; then
-    echo "exarl: the time is nearly over; job $SLURM_JOB_ID is queued again to continue"
+    echo "exarl: the time limit is near; job $SLURM_JOB_ID is requeued to continue"
     scontrol requeue "$SLURM_JOB_ID"
 fi
 exit "$code"

@@ -6,12 +6,12 @@
 #SBATCH --ntasks-per-node=1
 #SBATCH --requeue
 
-# 120 s before the time limit the run writes a checkpoint and ends with
-# exit code 138. Then this job is queued again, and the same command continues.
+# 120 s before the time limit the run writes a checkpoint and exits with
+# code 138. The job is then requeued, and the same command continues the run.
 
 export OMP_NUM_THREADS=${SLURM_CPUS_PER_TASK:-1}
 run=results_dir/exarl-$SLURM_JOB_ID
-notes=$(mktemp -d)  # rank 0 and Ray's first node are where this script runs
+notes=$(mktemp -d)  # this script runs on the node of rank 0 and of Ray's head
 trap 'rm -rf "$notes"' EXIT
 export EXARL_END_FILE="$notes/end"
 
@@ -21,7 +21,7 @@ code=$?
 
 end=$(cat "$notes/end" 2> /dev/null)
 if [ "$code" -eq 138 ] || [ "$end" = SIGUSR1 ]; then
-    echo "exarl: the time is nearly over; job $SLURM_JOB_ID is queued again to continue"
+    echo "exarl: the time limit is near; job $SLURM_JOB_ID is requeued to continue"
     scontrol requeue "$SLURM_JOB_ID"
 fi
 exit "$code"

@@ -1,0 +1,136 @@
+"""Where a learner's updates get their batches from: each block once, or a replay on the host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+
+from exarl.agents.algorithm import Algorithm, AlgorithmConfig, Hyper, TrainState
+from exarl.agents.offpolicy import OffPolicyConfig, beta_after
+from exarl.replay import PrioritisedReplay, UniformReplay
+from exarl.types import Array, Arrays, Batch, Metrics
+
+Update = Callable[[TrainState, Batch | None, int], tuple[TrainState, Metrics]]
+
+
+class Experience(Protocol):
+    """What an agent has learned and will learn from."""
+
+    def add(self, rows: Arrays | None) -> None:
+        """Keep the rows of a block that is not followed by updates."""
+
+    def learn(
+        self, state: TrainState, rows: Arrays | None, updates: int, made: int
+    ) -> tuple[TrainState, Metrics]:
+        """Keep the rows of a block and make its updates, ``made`` having been made before.
+
+        A learner of a team that got no block has no rows. The device may still be computing when
+        this returns.
+        """
+
+    def state(self) -> Arrays:
+        """Everything needed to continue, as named arrays."""
+
+    def restore(self, arrays: Arrays) -> None:
+        """Take over what ``state`` gave."""
+
+
+class FreshBlocks:
+    """Every block is learned from once, in random orders if the algorithm asks for some."""
+
+    def __init__(
+        self, algorithm: Algorithm[AlgorithmConfig], update: Update, rng: np.random.Generator
+    ) -> None:
+        self._algorithm, self._update, self._rng = algorithm, update, rng
+
+    def add(self, rows: Arrays | None) -> None:
+        """Nothing is kept."""
+
+    def learn(
+        self, state: TrainState, rows: Arrays | None, updates: int, made: int
+    ) -> tuple[TrainState, Metrics]:
+        if rows is not None:
+            passes, count = self._algorithm.passes(rows)
+            if passes:
+                orders = np.stack([self._rng.permutation(count) for _ in range(passes)])
+                rows = {**rows, "index": np.asarray(self._algorithm.split(orders), np.int32)}
+        return self._update(state, rows, updates)
+
+    def state(self) -> Arrays:
+        return {}
+
+    def restore(self, arrays: Arrays) -> None:
+        """There is nothing to restore."""
+
+
+class HostReplay:
+    """A replay in the host's memory.
+
+    All batches of a block are drawn with the priorities before its first update, and priorities are
+    set after its last.
+    """
+
+    def __init__(
+        self,
+        algorithm: Algorithm[AlgorithmConfig],
+        hyper: Hyper,
+        update: Update,
+        rng: np.random.Generator,
+        batch_size: int,
+    ) -> None:
+        config = algorithm.config
+        assert isinstance(config, OffPolicyConfig)
+        self._algorithm, self._config, self._hyper = algorithm, config, hyper
+        self._update, self._rng, self._batch_size = update, rng, batch_size
+        self.replay: PrioritisedReplay | UniformReplay = UniformReplay(config.replay_capacity)
+        if config.priority_scale:
+            self.replay = PrioritisedReplay(config.replay_capacity, config.priority_scale)
+        self._unrated: tuple[np.ndarray, float | Array] | None = (
+            None  # rows and priorities on their way
+        )
+
+    def add(self, rows: Arrays | None) -> None:
+        self._rate()
+        if rows is not None:
+            self.replay.add(rows)
+
+    def learn(
+        self, state: TrainState, rows: Arrays | None, updates: int, made: int
+    ) -> tuple[TrainState, Metrics]:
+        self.add(rows)
+        batches = self.sample(updates, made) if self.replay.size else None
+        index = batches.pop("index", None) if batches else None
+        state, metrics = self._update(state, batches, updates)
+        if (priorities := metrics.pop("priority", None)) is not None and index is not None:
+            self._unrated = (index, priorities)
+        return state, metrics
+
+    def sample(self, updates: int, made: int) -> Arrays:
+        """The batches of all updates of a block, [updates, batch, ...]."""
+        shape = (updates, self._batch_size)
+        if isinstance(self.replay, PrioritisedReplay):
+            beta = float(beta_after(np, self._config, self._hyper, made))
+            batches = self.replay.sample(self._rng, *shape, beta=beta)
+        else:
+            batches = self.replay.sample(self._rng, *shape)
+        drawn = self._algorithm.draws(self._rng, *shape)
+        return {**batches, **{name: np.asarray(array) for name, array in drawn.items()}}
+
+    def _rate(self) -> None:
+        """Set the priorities that the last block's updates computed, which waits for them."""
+        if self._unrated is not None:
+            (index, unread), self._unrated = self._unrated, None
+            priorities = np.asarray(unread)
+            # Where one is not finite training has diverged, which the learning loop reports.
+            if np.isfinite(priorities).all() and isinstance(self.replay, PrioritisedReplay):
+                self.replay.update(index, priorities)
+
+    def state(self) -> Arrays:
+        self._rate()
+        return self.replay.state()
+
+    def restore(self, arrays: Arrays) -> None:
+        self._unrated = None
+        self.replay.restore(arrays)

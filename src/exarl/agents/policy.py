@@ -1,0 +1,147 @@
+"""The acting half of an agent: networks over arrays, in NumPy or on a device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from exarl.agents.algorithm import (
+    Acting,
+    Algorithm,
+    AlgorithmConfig,
+    Hyper,
+    Memory,
+    memory_of,
+)
+from exarl.export.policy import Affine, ArgMax, Layer, Normalise, Policy, Squash, ToBox
+from exarl.learning.exploration import Streams
+from exarl.learning.normalise import CLIP, normalised
+from exarl.networks import ParamLayout
+from exarl.networks.network import Network
+from exarl.types import Array, Arrays, Namespace
+
+if TYPE_CHECKING:
+    from exarl.agents.compiled import DeviceForward
+
+Parts = dict[str, dict[str, Array]]
+"""What acting needs, by network; see ``by_part``."""
+
+
+class NetworkPolicy:
+    """Acts by the networks that the algorithm names, with the weights last given."""
+
+    def __init__(
+        self, algorithm: Algorithm[AlgorithmConfig], hyper: Hyper, layout: ParamLayout
+    ) -> None:
+        self._algorithm, self._hyper, self._layout = algorithm, hyper, layout
+        self._device: DeviceForward | None = None
+        self._forward = partial(forward, algorithm.networks, bool(recalled(algorithm)))
+        self.weights = np.zeros(0, np.float32)
+        self.parts: Parts = {}
+
+    def set_weights(self, weights: np.ndarray) -> None:
+        """Act from now on with this flat vector."""
+        parts = by_part(self._algorithm.acts_with, self._layout.unpack(weights))
+        self.weights = weights
+        self.adopt(parts)
+
+    def adopt(self, parts: Parts) -> None:
+        """Act from now on with these arrays."""
+        parts = {**parts, "now": {n: float(value) for n, value in parts["now"].items()}}  # type: ignore[misc]
+        self.parts = parts if self._device is None else self._device.placed(parts)
+        run = partial(self._forward, np) if self._device is None else self._device
+        self.acting = acting_with(np, partial(run, self.parts), self.parts)
+
+    def place_on_device(self, width: int, always: bool) -> bool:
+        """Act by networks on JAX's device, ``width`` rows at a time, unless it is a CPU (or
+        ``always``). Whether it does."""
+        from exarl.agents.compiled import DeviceForward, accelerated
+
+        if always or accelerated():
+            self._device = DeviceForward(self._forward, self._algorithm.acts_with, width)
+            self.adopt(self.parts)
+        return self._device is not None
+
+    def action(
+        self, observations: np.ndarray, rng: Streams | None, memory: Arrays | None
+    ) -> tuple[np.ndarray, Arrays]:
+        """Actions, and what is recorded with them; ``memory`` is changed in place."""
+        actions, recorded, after = self._algorithm.act(
+            np, self._hyper, self.acting, observations, rng, memory
+        )
+        for name, array in after.items():
+            memory[name][...] = array  # type: ignore[index]  # an agent with memory is given one
+        return actions, recorded  # type: ignore[return-value]  # NumPy in, NumPy out
+
+    def exported(self) -> Policy:
+        """The greedy policy for other programs; ValueError when the network cannot be exported."""
+        algorithm, spec = self._algorithm, self._algorithm.spec
+        first = algorithm.acts_with[0]
+        network = algorithm.networks[first]
+        if not hasattr(network, "exported"):
+            raise ValueError(f"{type(network).__name__} has no exported()")
+        *body, last = network.exported(self.parts[first])
+        head = [Affine(last.weight[:, algorithm.greedy], last.bias[algorithm.greedy])]
+        norm = {name: np.asarray(array) for name, array in self.parts["norm"].items()}
+        seen = [Normalise(norm["mean"].ravel(), norm["std"].ravel(), CLIP)] if norm else []
+        if spec.n_actions is not None:
+            end: list[Layer] = [ArgMax()]
+        else:
+            low, high = np.array(spec.action_low), np.array(spec.action_high)
+            bounded = np.isfinite(low).all() and np.isfinite(high).all()
+            end = [Squash() for _ in range(algorithm.squashed)]
+            end += [ToBox(low, high)] if bounded else []
+        size = 1 if spec.n_actions is not None else int(np.prod(spec.action.shape))
+        inputs = int(np.prod(spec.observation.shape))
+        return Policy((*seen, *body, *head, *end), inputs, size)
+
+
+def recalled(algorithm: Algorithm[AlgorithmConfig]) -> Mapping[str, object]:
+    """What the acting network remembers between steps."""
+    return memory_of(algorithm.networks[algorithm.acts_with[0]])
+
+
+def by_part(acts_with: tuple[str, ...], arrays: Mapping[str, Array]) -> Parts:
+    """Flat names by the network they belong to; "" has those that belong to none, "norm" and "now"
+    the normalisers and the schedules."""
+    parts: Parts = {part: {} for part in (*acts_with, "", "norm", "now")}
+    for name, array in arrays.items():
+        part, _, inner = name.partition("/")
+        if part in parts and inner:
+            parts[part][inner] = array
+        else:
+            parts[""][name] = array
+    return parts
+
+
+def acting_with(xp: Namespace, run: partial[tuple[Array, Memory]], parts: Parts) -> Acting:
+    """What an algorithm's ``act`` needs: ``run`` has the networks' parameters already."""
+    return Acting(run, parts["now"], parts[""], partial(normalize, xp, parts["norm"]))
+
+
+def normalize(xp: Namespace, norm: Mapping[str, Array], observations: Array) -> Array:
+    """Observations as the networks see them."""
+    if not norm:
+        return observations
+    return normalised(xp, observations, norm["mean"], norm["std"]).astype(np.float32)
+
+
+def forward(
+    networks: Mapping[str, Network],
+    recalls: bool,
+    xp: Namespace,
+    parts: Mapping[str, Mapping[str, Array]],
+    part: str,
+    observations: Array,
+    memory: Memory | None,
+) -> tuple[Array, Memory]:
+    """The outputs of an acting network [B, ...], and its memory after them; a pure function."""
+    network, params = networks[part], parts[part]
+    observations = normalize(xp, parts["norm"], observations)
+    if not recalls:
+        return network.apply(xp, params, observations), {}
+    outputs, after = network.step(xp, params, observations, memory or {})
+    return outputs, {name: after[name] for name in memory_of(network)}

@@ -1,0 +1,162 @@
+"""Build the environments, agents and workflow that a configuration names."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from exarl import registry
+from exarl.acting.evaluation import Evaluator
+from exarl.agents.base import ExaAgent, NoParameters
+from exarl.config import Configuration
+from exarl.envs import make_env
+from exarl.envs.base import described
+from exarl.envs.context import make_context
+from exarl.envs.episode import Episode
+from exarl.envs.external.env import Timeouts
+from exarl.envs.guard import Guard, close_quietly
+from exarl.envs.isolation import isolate
+from exarl.envs.registration import asks_for
+from exarl.envs.spaces import SpaceAdapter, adapt
+from exarl.errors import ConfigError
+from exarl.learning.exploration import EVALUATION
+from exarl.records.directory import RunDirectory, made_folder
+from exarl.types import EnvSpec
+from exarl.workflows.base import ExaWorkflow
+
+if TYPE_CHECKING:
+    from mpi4py.MPI import Intracomm
+
+
+@dataclass(frozen=True)
+class Home:
+    """The place of an environment in a run; ``name`` is that of its folder and of its output."""
+
+    run: RunDirectory
+    index: int
+    rank: int
+    name: str = ""
+
+    @property
+    def work_dir(self) -> Path:
+        return self.run.envs / (self.name or f"{self.index:04d}")
+
+    @property
+    def output(self) -> Path:
+        return self.run.logs / f"env_{self.work_dir.name}.out"
+
+
+def build_env(
+    configuration: Configuration,
+    comm: Intracomm | None = None,
+    home: Home | None = None,
+    **options: Any,
+) -> tuple[Any, int | None]:
+    """One environment, in a process of its own if so configured, and the limit of its episodes.
+
+    Without a ``home`` in a run its folder is a temporary one.
+    """
+    learner, values = configuration.learner, configuration.values["env"]
+    isolated = learner.env_isolation == "process"
+    with contextlib.ExitStack() as undo:
+        if home is not None and isolated:
+            undo.enter_context(made_folder(home.output.parent, home.output))
+        if home is not None and asks_for(learner.env, "context"):
+            undo.enter_context(made_folder(home.work_dir))
+            options["context"] = make_context(home.index, home.rank, learner.seed, home.work_dir)
+        if isolated:
+            timeouts = Timeouts(learner.step_timeout, learner.reset_timeout)
+            if home is not None:
+                options |= {"output": home.output, "who": f"environment {home.index}"}
+            return isolate(learner.env, values, timeouts=timeouts, **options)
+        return make_env(learner.env, values, comm=comm, **options)
+
+
+def build_episode(
+    configuration: Configuration,
+    comm: Intracomm | None = None,
+    home: Home | None = None,
+    **options: Any,
+) -> tuple[Any, SpaceAdapter, int | None]:
+    """One environment, its adapter for the chosen agent, and the limit on its episodes."""
+    learner = configuration.learner
+    agent_class = registry.agents.load(learner.agent)
+    env, limit = build_env(configuration, comm, home, **options)
+    limit = learner.n_steps or limit
+    fit = partial(
+        adapt,
+        learner.env,
+        env.observation_space,
+        env.action_space,
+        nactions=agent_class.discrete_bins(configuration.build("agent", agent_class.Config)),
+        max_episode_steps=limit,
+        frames=learner.frame_stack,
+    )
+    try:
+        adapter = fit(action_kind=agent_class.action_kind)
+    except ConfigError as error:
+        close_quietly(env)
+        raise ConfigError(f"{error}{agents_that_fit(fit)}") from error
+    spec = dataclasses.replace(adapter.spec, about=described(env))
+    return env, dataclasses.replace(adapter, spec=spec), limit
+
+
+def agents_that_fit(fit: Callable[..., SpaceAdapter]) -> str:
+    """The agents for which ``fit(action_kind=...)`` succeeds, as the end of a message; "" if none."""
+    ids = []
+    for id in registry.agents.ids():
+        with contextlib.suppress(ConfigError):
+            fit(action_kind=registry.agents.load(id).action_kind)
+            ids.append(id)
+    return f"; agents that fit: {', '.join(ids)}" if ids else ""
+
+
+def build_guard(
+    configuration: Configuration, home: Home | None = None, **options: Any
+) -> Guard | None:
+    """The guard that replaces this environment when it fails; None if failures are raised."""
+    learner = configuration.learner
+    if learner.env_failure == "raise":
+        return None
+    return Guard(
+        lambda: build_env(configuration, home=home, **options)[0], learner.max_env_failures
+    )
+
+
+def build_agent(configuration: Configuration, spec: EnvSpec) -> ExaAgent:
+    """The chosen agent with the chosen network, not yet a learner."""
+    learner = configuration.learner
+    agent_class = registry.agents.load(learner.agent)
+    network_class = registry.networks.load(learner.model_type)
+    network_config = configuration.build("model", getattr(network_class, "Config", NoParameters))
+    network = partial(network_class, network_config, spec.observation)
+    agent: ExaAgent = agent_class(
+        spec, configuration.build("agent", agent_class.Config), network, learner.seed
+    )
+    return agent
+
+
+def build_evaluator(configuration: Configuration, home: Home) -> Evaluator | None:
+    """The evaluator of the policy during training; None without ``eval_interval``."""
+    learner = configuration.learner
+    if learner.eval_interval is None:
+        return None
+    env, adapter, limit = build_episode(configuration, home=home)
+    guard = build_guard(configuration, home)
+    # Not environment 0, whose episodes 'exarl evaluate' plays: these here choose the best weights.
+    episode = Episode(env, adapter, limit, learner.seed, 1, kind=EVALUATION, guard=guard)
+    agent = build_agent(configuration, adapter.spec)
+    return Evaluator(agent, episode, learner.eval_interval, learner.eval_episodes)
+
+
+def build_workflow(configuration: Configuration) -> ExaWorkflow:
+    """The chosen workflow."""
+    workflow_class = registry.workflows.load(configuration.learner.workflow)
+    config = configuration.build("workflow", getattr(workflow_class, "Config", NoParameters))
+    workflow: ExaWorkflow = workflow_class(config)
+    return workflow

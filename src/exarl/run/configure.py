@@ -1,0 +1,142 @@
+"""Configurations: of a new run, and of one that is stored and continued."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from exarl import registry
+from exarl.agents.base import NoParameters
+from exarl.config import (
+    FAMILIES,
+    STOPS,
+    Configuration,
+    Schema,
+    Source,
+    load,
+    parse_flags,
+    resolve,
+    schema_of,
+    stored_source,
+)
+from exarl.envs import describe_env
+from exarl.errors import ConfigError
+from exarl.records.directory import RunDirectory, expand, read_json, write_json, writing
+from exarl.records.state import FAILED, ended_as
+from exarl.records.stops import met_by_summary
+from exarl.records.trust import check_run, sealed_again
+
+WHERE = ("run_dir", "output_dir")
+LOGGED = ("log_level", "log_to", "log_online", "log_project")
+KEPT = ("checkpoint_interval", "keep_checkpoints", "on_divergence")
+OBSERVED = (*LOGGED, *KEPT, "profile", "watchdog")
+GUARDED = ("env_failure", "env_isolation", "step_timeout", "reset_timeout", "max_env_failures")
+MAY_CHANGE = (*STOPS, *OBSERVED, *GUARDED, *WHERE, "learner_procs")
+UNSEALED = tuple(key for key in MAY_CHANGE if key not in ("log_to", "log_online", "log_project"))
+"""Keys of a run's ``config.json`` that may change without breaking its seal: they run no code."""
+
+
+def lookup(family: str, id: str) -> tuple[Schema, bool]:
+    """The parameters of a registered component."""
+    if family == "env":
+        return describe_env(id)
+    registries = {
+        "agent": registry.agents,
+        "workflow": registry.workflows,
+        "model": registry.networks,
+    }
+    component = registries[family].load(id)
+    return schema_of(getattr(component, "Config", NoParameters)), False
+
+
+def configure(
+    config: str | os.PathLike[str] | None = None,
+    flags: Sequence[str] = (),
+    overrides: Mapping[str, Any] | None = None,
+) -> Configuration:
+    """Resolve all layers, Python arguments and command-line flags; later ones win."""
+    explicit = [
+        Source(overrides or {}, "argument"),
+        Source(parse_flags(flags), "command line", text=True),
+    ]
+    return load(lookup, explicit, config=expand(config) if config else None)
+
+
+def configure_again(
+    run: RunDirectory, flags: Sequence[str] = (), trust: bool = False
+) -> Configuration:
+    """The configuration of a stored run, changed by command-line flags.
+
+    Unless ``trust``, it raises ConfigError before anything is imported if the run names code outside
+    of EXARL and was not made by this user.
+    """
+    data = read_json(run.config)
+    stored = stored_source(data, str(run.config))
+    if not trust:
+        check_run(run.path, data, UNSEALED)
+    given = Source(parse_flags(flags), "command line", text=True)
+    for key in given.values:
+        if key.removeprefix("learner.") in WHERE:
+            raise ConfigError(
+                f"{key} cannot be given ({given.origin}): the run stays in {run.path}"
+            )
+    return resolve(lookup, [stored, given])
+
+
+def check_same_run(run: RunDirectory, configuration: Configuration) -> None:
+    """Raise ConfigError if a stored run has another configuration; only ``MAY_CHANGE`` may differ.
+
+    A parameter that the stored run does not know, because it is newer, has its default.
+    """
+    stored = read_json(run.config)
+    asked = json.loads(json.dumps(configuration.to_json()))
+    for family in FAMILIES:
+        for key, value in asked[family].items():
+            added = key not in stored[family]
+            if added and configuration.origins.get(f"{family}.{key}") == "default":
+                continue
+            if stored[family].get(key) != value and key not in MAY_CHANGE:
+                raise ConfigError(
+                    f"{run.path} holds a run with {key}={stored[family].get(key)!r}, not {value!r};"
+                    " choose another run_dir"
+                )
+
+
+def finished_by(run: RunDirectory, configuration: Configuration) -> str | None:
+    """The stop criterion that a stored run has met already; None when there is more to do."""
+    try:
+        summary = read_json(run.summary)
+        if ended_as(summary["reason"]) == FAILED:
+            return None  # perhaps just before its end
+        return met_by_summary(configuration.learner, summary)
+    except (ConfigError, KeyError, TypeError):
+        return None  # it has not ended, or its summary cannot be read
+
+
+def remember_changes(run: RunDirectory, configuration: Configuration) -> None:
+    """Store in ``config.json`` what a continued run changes, for the next resume, and seal it as this
+    user's run."""
+    stored, now = read_json(run.config), json.loads(json.dumps(configuration.to_json()))
+    changed = {
+        key: now["learner"][key]
+        for key in MAY_CHANGE
+        if key not in WHERE and stored["learner"].get(key) != now["learner"][key]
+    }
+    if changed:
+        stored["learner"] |= changed
+        origins = {f"learner.{key}": configuration.origins[f"learner.{key}"] for key in changed}
+        known = stored.get("origins")
+        stored["origins"] = known | origins if isinstance(known, dict) else origins
+    ours = sealed_again(run.path, stored, now, UNSEALED)
+    if changed or ours != stored:
+        with writing(run.path):
+            write_json(run.config, ours)
+
+
+def script_flags() -> list[str]:
+    """The command line of the script being run; empty in an interactive session."""
+    interactive = hasattr(sys, "ps1") or "ipykernel" in sys.modules
+    return [] if interactive else sys.argv[1:]
