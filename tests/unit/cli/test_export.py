@@ -25,6 +25,10 @@ class Linear:
     Config = registry.agents.load("DQN-v0").Config
     action_kind = "discrete"
 
+    @classmethod
+    def discrete_bins(cls, config: Any) -> int:
+        return 5
+
     def __init__(self, *made_of: Any) -> None:
         pass
 

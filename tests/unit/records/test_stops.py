@@ -14,6 +14,7 @@ from exarl.records.ending import write_failure
 from exarl.records.metrics import COLUMNS
 from exarl.records.stops import RULES, first_met, limit_of, met_by_summary
 from exarl.training.counters import Counters
+from exarl.training.rounds import Report
 
 NOW = {
     "timesteps_total": 100,
@@ -72,7 +73,7 @@ def test_a_column_has_the_limit_of_its_rule() -> None:
 
 def test_counters_know_the_columns_that_count() -> None:
     counters = Counters(steps=7, episodes=3)
-    counters.add({"env_restarts": 2})
+    counters.add(Report(totals={"env_restarts": 2}), updates=0)
     assert counters.column("timesteps_total") == 7
     assert counters.column("episodes_total") == 3
     assert counters.column("env_restarts") == 2
