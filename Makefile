@@ -18,7 +18,8 @@ test: $(VENV)/.ready-dev
 	$(BIN)/python -m pytest $(ALONE)
 
 # Tests that take minutes: resume, ranks and learning.
-SLOW := tests/faults tests/mpi tests/learning tests/contract tests/sweep tests/unit/workflows tests/unit/training
+SLOW := tests/faults tests/mpi tests/learning tests/contract tests/sweep tests/unit/workflows tests/unit/training \
+	tests/unit/cli/test_new.py
 test-slow: $(VENV)/.ready-dev
 	$(BIN)/python -m pytest -m slow -n 2 --dist loadfile $(SLOW) $(ALONE:%=--ignore=%)
 	$(BIN)/python -m pytest -m slow $(ALONE)

@@ -37,6 +37,7 @@ def test_a_few_tries(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [], "it cleans up"
 
 
+@pytest.mark.slow
 def test_a_break_is_told_with_what_repeats_it(tmp_path: Path) -> None:
     """An EXARL whose export always fails is found out, and the try it names fails again."""
     broken = tmp_path / "sitecustomize.py"

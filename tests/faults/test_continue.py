@@ -80,6 +80,7 @@ def test_another_run_in_the_same_place_is_refused(
     assert_same(everything_of(path), everything_of(light))
 
 
+@pytest.mark.slow
 def test_a_later_stop_equals_one_go(tmp_path: Path, deep: Path, light3: Path) -> None:
     layouts = {"1": (*DEEP, "--procs", 1), "3": (*LIGHT, "--procs", 3)}
     early = {n: train(tmp_path / n, *w, "--total_steps", 800) for n, w in layouts.items()}
@@ -103,6 +104,7 @@ def test_a_later_stop_equals_one_go_when_rows_are_sparse(tmp_path: Path) -> None
     assert_same(everything_of(tmp_path / "parts"), everything_of(tmp_path / "whole"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("before", "after"), [(1, 3), (3, 1)])
 def test_on_another_number_of_ranks(
     tmp_path: Path, deep: Path, deep3: Path, before: int, after: int

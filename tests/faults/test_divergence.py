@@ -70,6 +70,7 @@ def test_a_rollback_goes_on_to_the_end(tmp_path: Path, way: str) -> None:
     assert np.isfinite(newest(tmp_path / "run").arrays["agent"]["weights"]).all()
 
 
+@pytest.mark.slow
 def test_a_rollback_draws_other_numbers_and_gives_up_in_the_end(tmp_path: Path) -> None:
     run(train(tmp_path / "straight", *KEPT)).ok()
     diverging(tmp_path, "alone", "--on_divergence", "rollback", once=True).ok()

@@ -105,6 +105,7 @@ def test_no_job_leaves_shared_memory(tmp_path: Path, end: str) -> None:
     assert not [segment for segment in segments if segment.exists()]
 
 
+@pytest.mark.slow
 def test_groups_start_without_a_word_of_warning(tmp_path: Path) -> None:
     """A communicator among an environment's arguments is nothing to warn of."""
     ended = run(train(tmp_path / "run", *GROUP, "--procs", 3, "--total_steps", 100)).ok()

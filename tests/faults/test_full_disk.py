@@ -44,6 +44,7 @@ def test_no_space_left(
     assert_same(everything_of(path), everything_of(expected))
 
 
+@pytest.mark.slow
 def test_files_may_not_grow(tmp_path: Path, deep: Path) -> None:
     """A quota on the size of a file strikes when the replay has grown to it."""
     path = tmp_path / "run"

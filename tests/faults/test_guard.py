@@ -93,6 +93,7 @@ def test_failures_in_the_rank_itself(tmp_path: Path, workflow: str, procs: int) 
     check(tmp_path, {"raise", "nan", "shape"}, 2 * max(1, procs - 1), 1000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "workflow",
     [("async", "--order", "round_robin"), pytest.param(("sync",), marks=pytest.mark.slow),

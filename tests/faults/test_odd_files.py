@@ -138,6 +138,7 @@ def test_resuming_on_a_read_only_disk(disk: Path) -> None:
     assert ended.err == f"exarl: cannot write to {disk / 'run'}: Read-only file system\n"
 
 
+@pytest.mark.slow
 def test_the_configuration_is_written_when_it_changes(tmp_path: Path) -> None:
     path = tmp_path / "run"
     words = (*EASY, "--total_steps", 200, "--log_level", "[3,3]")

@@ -58,6 +58,7 @@ def stopped(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Pa
     yield tmp_path, signum, words is DEEP
 
 
+@pytest.mark.slow
 def test_a_stop_signal_is_obeyed_and_forgiven(
     stopped: tuple[Path, int, bool], request: pytest.FixtureRequest
 ) -> None:
@@ -76,6 +77,7 @@ def test_a_stop_signal_is_obeyed_and_forgiven(
         assert summary_of(folder / f"of{procs}")["reason"] == "total_steps"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("procs", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_the_time_limit_is_obeyed_between_two_steps(
     tmp_path: Path, procs: int, request: pytest.FixtureRequest

@@ -6,6 +6,7 @@ import signal
 import time
 from pathlib import Path
 
+import pytest
 from support.jobs import LIGHT, Job, go_on, paused, run, summary_of, train, wait_until
 
 DUMP = "Timeout ("  # how faulthandler begins
@@ -30,6 +31,7 @@ def test_a_rank_that_hangs_writes_its_stack_to_its_log(tmp_path: Path) -> None:
     assert "subjects.py" in text
 
 
+@pytest.mark.slow
 def test_the_watchdog_is_silent_while_all_moves(tmp_path: Path) -> None:
     """Three seconds of small steps, on a learner, an actor and a member of its group."""
     words = (*GROUP, "--total_steps", 96, "--block_steps", 8, "--watchdog", 1)

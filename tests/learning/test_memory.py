@@ -59,6 +59,7 @@ def test_ppo_recalls(seed: int, tmp_path: Path) -> None:
     assert recalled(tmp_path, seed, model_type="LSTM", **PPO) > 0.9
 
 
+@pytest.mark.slow
 def test_without_a_memory_it_is_a_guess(tmp_path: Path) -> None:
     assert recalled(tmp_path, 1, model_type="MLP", **PPO) < 0.6
 

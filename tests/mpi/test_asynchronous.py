@@ -117,6 +117,7 @@ def test_fixed_actions_are_the_first_action(runs: Path) -> None:
     assert summary_of(runs / "fixed")["last_reward_mean"] < 11
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "workflow", [LAGGING[0], *(pytest.param(w, marks=pytest.mark.slow) for w in LAGGING[1:])]
 )

@@ -12,6 +12,7 @@ from support.matrix import ON_RANKS
 BODY = Path(__file__).parent / "matrix.py"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("workflow", "ranks", "learners"),
     [

@@ -26,6 +26,7 @@ from support.jobs import (
 WORDS = (*LIGHT, "--env", "Replayed-v0", "--procs", 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "signum", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
 )

@@ -63,6 +63,7 @@ def test_one_actor_apart_learns_what_one_process_learns(runs: Path) -> None:
     assert_same(everything_of(runs / "mpiexec2"), everything_of(runs / "plain"))
 
 
+@pytest.mark.slow
 def test_another_seed_is_another_run(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     same = reference(tmp_path_factory.getbasetemp(), "light1", *LIGHT, "--procs", 1)
     assert learned_rows(runs / "other") != learned_rows(same)

@@ -64,6 +64,7 @@ def test_no_name_of_the_template_is_left(exarl: Any, kind: str) -> None:
     assert list(project["entry-points"][f"exarl.{kind}s"]) == ["Salt2-v0"]
 
 
+@pytest.mark.slow
 def test_the_skeletons_own_tests_pass(exarl: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """All three in one process, which has JAX to start."""
     for kind in KINDS:

@@ -50,6 +50,7 @@ def test_the_block_that_completes_learning_starts_is_learnt_from(
     assert rows[-1]["updates_total"] == learning * STEPS * 0.1
 
 
+@pytest.mark.slow
 def test_the_exponent_of_importance_weights_ends_at_one(tmp_path: Path) -> None:
     """Where it is reached before the first update, it is 1 as if it had been so from the start."""
     weights = []
