@@ -39,9 +39,13 @@ class Tally:
 class BlockSink(Protocol):
     """The learner as an actor sees it."""
 
-    def wait_for_grant(self) -> int | None:
+    def wait_for_grant(self, holding: bool = False) -> int | None:
         """Block until the learner grants another block. Return the weight version to act with, now
-        set in the agent, or None when the run stops."""
+        set in the agent, or None when the run stops.
+
+        ``holding``: the actor has a block that is not handed over. It then sends no state, since the
+        state is after that block and a checkpoint would have the one without the other.
+        """
 
     def stopped(self) -> bool:
         """Whether to abandon the present block. Cheap enough to ask at every step."""

@@ -96,13 +96,15 @@ class TwoSidedSink:
         self._stop = False
         self._checked = 0.0
 
-    def wait_for_grant(self) -> int | None:
+    def wait_for_grant(self, holding: bool = False) -> int | None:
         self._read_orders()
         with self._clock.phase("wait"):
             while not self._grants and not self._stop:
-                self._answer()
+                if not holding:
+                    self._answer()
                 self._obey(self._channel.receive(self._learner, Tag.ORDER)[1])
-        self._answer()
+        if not holding:
+            self._answer()
         if self._stop:
             return None
         self._grants -= 1

@@ -62,7 +62,7 @@ def act(actor: Actor, sink: BlockSink, config: LaggingConfig) -> RunOutcome:
         with actor.clock.phase("rollout"):
             first = rollout.collect(0, sink.stopped)
         abandoned += first is None
-    while (version := sink.wait_for_grant()) is not None:
+    while (version := sink.wait_for_grant(holding=first is not None)) is not None:
         with actor.clock.phase("rollout"):
             block, first = first or rollout.collect(version, sink.stopped), None
         if block is None:

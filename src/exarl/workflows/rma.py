@@ -135,9 +135,9 @@ class OneSidedSink:
         self._sent = self._asked = self._dropped = 0
         self._checked = 0.0
 
-    def wait_for_grant(self) -> int | None:
+    def wait_for_grant(self, holding: bool = False) -> int | None:
         with self._clock.phase("wait"):
-            if wait_for(self._may_begin) is False:
+            if wait_for(partial(self._may_begin, holding)) is False:
                 return None
         # Announce a version before reading the weights: blocks trained from now on count for this
         # block's lag, and those trained before are in the weights.
@@ -181,11 +181,11 @@ class OneSidedSink:
     def close(self, state: Arrays, tally: Tally) -> None:
         self._send_state(LAST, state, tally.dropped)
 
-    def _may_begin(self) -> bool | None:
+    def _may_begin(self, holding: bool) -> bool | None:
         """True: act; False: stop; None: wait, because of the bound on the lag."""
         if self._window.get(0, Shared.STOP):
             return False
-        if (asked := self._window.get(0, Shared.ASK)) > self._asked:
+        if not holding and (asked := self._window.get(0, Shared.ASK)) > self._asked:
             self._asked = asked
             self._send_state(asked, self._rollout.state())
         if not self._version and not self._shared.board.version():
