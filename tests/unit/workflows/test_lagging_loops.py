@@ -39,7 +39,7 @@ def actor_with(wire: Wire) -> Any:
     spent: dict[str, float] = {}
     clock = SimpleNamespace(phase=lambda name: nullcontext(), take=lambda: spent)
     block = SimpleNamespace(seconds=np.zeros(5))
-    rollout = SimpleNamespace(collect=lambda version, stopped: block, state=lambda: {})
+    rollout = SimpleNamespace(collect=lambda version, stopped: block, state=dict)
     return SimpleNamespace(
         channel=wire,
         agent=SimpleNamespace(set_weights=lambda weights: None),
