@@ -20,6 +20,7 @@ from exarl.records.directory import RunDirectory, stored_ranks
 
 GOLDEN = sorted(DATA.glob("format-*/*"))
 CONTINUED = [path for path in GOLDEN if path.parent.name != "format-0"]
+LONG = ("fused", "a2c-two-learners")
 BEFORE = [path for path in GOLDEN if path.parent.name == "format-0"]
 
 
@@ -51,7 +52,12 @@ def test_every_case_is_kept_in_the_present_format() -> None:
     assert kept == {*CASES, *ON_RANKS}
 
 
-@pytest.mark.parametrize("run", CONTINUED, ids=label, indirect=True)
+@pytest.mark.parametrize(
+    "run",
+    [pytest.param(p, marks=pytest.mark.slow if p.name in LONG else ()) for p in CONTINUED],
+    ids=label,
+    indirect=True,
+)
 def test_a_golden_run_loads_and_continues(run: Path) -> None:
     rows = len((run / "result.jsonl").read_text().splitlines())
     before, after = continue_run(run)
