@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import tempfile
 from pathlib import Path
 
@@ -23,6 +24,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     if hasattr(config, "workerinput"):  # of pytest-xdist: it has the variables of its starter
         return
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored, by children too
     folder = tempfile.mkdtemp(prefix="exarl-tests-")
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
     # Many runs of a few tests each (benchmarks/mutation) share what they have compiled.

@@ -85,7 +85,7 @@ def run(
 
 def line(name: str, threshold: float, runs: list[dict[str, Any]]) -> str:
     """A row of the table."""
-    rewards = [r["reward"] for r in runs if r.get("reward") is not None]
+    rewards = [r["best"] for r in runs if r.get("best") is not None]
     if not rewards:
         return f"{name} | failed"
     reached = [steps_to(r, threshold) for r in runs]

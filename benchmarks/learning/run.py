@@ -1,13 +1,16 @@
-"""What each agent learns with the packaged settings: return, and steps to a threshold.
+"""What each agent learns on seeds that no tuning has seen: return, and steps to a threshold.
 
-    python benchmarks/learning/run.py [--only PPO-v0/CartPole-v1 ...] [--seeds 5] [--jobs 2] [--out DIR]
-    python benchmarks/learning/run.py --table results.json ... [--out DIR]
+    python benchmarks/learning/run.py [--only TASK ...] [--seeds 1001-1020] [--jobs 2] [--out DIR]
+    python benchmarks/learning/run.py --table DIR/results.json PEERS.jsonl ... [--out DIR]
 
 Every run is ``exarl train`` with evaluations of the greedy policy beside it. The table gives, over the
-seeds, the interquartile mean of the best policy's return in 100 episodes of other seeds, its range, and
-the median of the steps at which an evaluation first reached the threshold. ``DIR/curves.png`` shows the
-evaluations; ``DIR/results.json`` holds everything. Called again after a stop it goes on: runs whose
-result stands in DIR are not made again. ``--table`` puts the results of several calls into one table.
+seeds, the interquartile mean (with its 95% bootstrap interval) of the returns of the last and of the
+best policy in 100 episodes of other seeds, the lowest return of a last policy, how many of them reach
+the threshold, and the median of the steps at which an evaluation first did. ``DIR/curves.png`` shows
+the evaluations; ``DIR/results.json`` holds everything. Called again after a stop it goes on: runs whose
+result stands in DIR are not made again. ``--table`` puts the results of several calls into one table;
+results of ``benchmarks/peers/learning.py`` become rows beside ours, with the probability that a run of
+ours ends better.
 """
 
 from __future__ import annotations
@@ -25,6 +28,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent))
+from intervals import improvement, interquartile_mean, interval
 
 TASKS: dict[str, tuple[float, int, list[str]]] = {
     # agent/environment: threshold, steps, other words
@@ -46,12 +52,14 @@ TASKS: dict[str, tuple[float, int, list[str]]] = {
     "SAC-v0/HalfCheetah-v5": (6_000, 300_000, []),
 }
 EVALUATIONS = 25
+JUDGED_SEEDS = "1001-1020"
+"""Packaged settings are tuned on seeds 1 to 10 only."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--only", nargs="+", default=list(TASKS), choices=list(TASKS))
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seeds", type=seeds_of, default=seeds_of(JUDGED_SEEDS))
     parser.add_argument("--jobs", type=int, default=2, help="runs at once")
     parser.add_argument("--out", type=Path, default=Path("learning_results"))
     parser.add_argument("--limit", type=float, default=None, help="seconds a run may take")
@@ -60,18 +68,30 @@ def main() -> None:
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     if options.table:
-        found = [r for path in options.table for r in json.loads(path.read_text())]
+        found = [result for path in options.table for result in read(path)]
     else:
         # The long ones first, so that the last minutes are not spent on one core.
         tasks = sorted(options.only, key=lambda task: -TASKS[task][1])
-        pairs = [(task, seed) for task in tasks for seed in range(1, options.seeds + 1)]
+        pairs = [(task, seed) for task in tasks for seed in options.seeds]
         with ThreadPoolExecutor(options.jobs) as pool:
             found = list(pool.map(lambda pair: run_once(*pair, options), pairs))
     (options.out / "results.json").write_text(json.dumps(found, indent=1))
-    by_task = {task: [r for r in found if r["task"] == task] for task in TASKS}
-    results = {task: runs for task, runs in by_task.items() if runs}
-    print(table(results), end="")
-    draw(results, options.out / "curves.png")
+    print(table(found), end="")
+    draw(found, options.out / "curves.png")
+
+
+def seeds_of(text: str) -> list[int]:
+    """``1001-1020`` or ``1,2,5``."""
+    first, _, last = text.partition("-")
+    return list(range(int(first), int(last) + 1)) if last else [int(n) for n in text.split(",")]
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """The results in a file of ours (JSON) or of the peers (one JSON a line)."""
+    text = path.read_text()
+    if path.suffix == ".jsonl":
+        return [json.loads(line) for line in text.splitlines()]
+    return json.loads(text)  # type: ignore[no-any-return]
 
 
 def run_once(task: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
@@ -101,7 +121,8 @@ def judged(
     words: Sequence[str] = (),
     evaluations: int = EVALUATIONS,
 ) -> dict[str, Any]:
-    """One run of ``agent/environment``: its greedy returns, and its best policy's mean of 100."""
+    """One run of ``agent/environment``: its evaluations, and its last and its best policy's mean return
+    in 100 episodes."""
     agent, env = task.split("/")
     exarl = [sys.executable, "-m", "exarl"]
     command = [
@@ -109,8 +130,12 @@ def judged(
         *("--total_steps", str(steps), "--eval_interval", str(steps // evaluations)),
         *("--run_dir", str(folder), *words),
     ]
-    quiet = {**os.environ, "OMP_NUM_THREADS": "1"}
-    trained = subprocess.run(command, capture_output=True, text=True, env=quiet, check=False)
+    quiet = {**os.environ, "OMP_NUM_THREADS": "1", "NPROC": "1"}
+
+    def said(words: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(words, capture_output=True, text=True, env=quiet, check=False)
+
+    trained = said(command)
     result: dict[str, Any] = {"task": task, "seed": seed, "code": trained.returncode}
     if trained.returncode:
         print(f"{task} seed {seed}: exit code {trained.returncode}\n{trained.stderr[-500:]}")
@@ -120,15 +145,10 @@ def judged(
     result["curve"] = [[int(r["timesteps_total"]), float(r["reward_mean"])] for r in rows]
     summary = json.loads((folder / "summary.json").read_text())
     result |= {"seconds": summary["wall_s"], "steps_per_s": summary["steps_per_s"]}
-    played = subprocess.run(
-        [*exarl, "evaluate", str(folder), "--best", "--episodes", "100"],
-        capture_output=True,
-        text=True,
-        env=quiet,
-        check=False,
-    )
-    mean = re.search(r"^reward (\S+) \+-", played.stdout, re.MULTILINE)
-    result["reward"] = float(mean[1]) if mean else None
+    for which, flags in (("last", ()), ("best", ("--best",))):
+        played = said([*exarl, "evaluate", str(folder), *flags, "--episodes", "100"])
+        mean = re.search(r"^reward (\S+) \+-", played.stdout, re.MULTILINE)
+        result[which] = float(mean[1]) if mean else None
     return result
 
 
@@ -138,40 +158,71 @@ def steps_to(result: dict[str, Any], threshold: float) -> float:
     return reached[0] if reached else np.inf
 
 
-def interquartile_mean(values: list[float]) -> float:
-    ordered = np.sort(values)
-    cut = len(ordered) // 4
-    return float(ordered[cut : len(ordered) - cut].mean())
-
-
-def table(results: dict[str, list[dict[str, Any]]]) -> str:
+def table(found: Sequence[dict[str, Any]]) -> str:
     lines = [
-        "| agent / environment | threshold | reward, IQM [range] | reached | steps to it, median |"
-        " steps/s |",
-        "|---|---|---|---|---|---|",
+        "| agent / environment | threshold | last policy, IQM [95%] | lowest | at the threshold |"
+        " best policy, IQM [95%] | steps to it, median [95%] | steps/s |",
+        "|---|---|---|---|---|---|---|---|",
     ]
-    for task, runs in results.items():
-        rewards = [r["reward"] for r in runs if r.get("reward") is not None]
-        if not rewards:
+    for (task, by), runs in grouped(found).items():
+        last = [r["last"] for r in runs if r.get("last") is not None]
+        if not last:
             continue
         threshold = TASKS[task][0]
-        median = float(np.median([steps_to(r, threshold) for r in runs]))
-        shown = f"{median:,.0f}" if np.isfinite(median) else "not within the budget"
+        reached = [steps_to(r, threshold) for r in runs]
+        best = [r["best"] for r in runs if r.get("best") is not None]
+        ours = [r["last"] for r in grouped(found).get((task, ""), []) if r.get("last") is not None]
+        beside = ""
+        if by and ours:
+            beside = "; P(ours ends better) {:.2f} [{:.2f}, {:.2f}]".format(
+                *improvement(ours, last)
+            )
         speed = np.median([r["steps_per_s"] for r in runs if "steps_per_s" in r])
         lines.append(
-            f"| {task} | {threshold:g} | {interquartile_mean(rewards):.1f}"
-            f" [{min(rewards):.1f}, {max(rewards):.1f}]"
-            f" | {sum(r >= threshold for r in rewards)} of {len(runs)} | {shown} | {speed:,.0f} |"
+            f"| {task}{f', {by}' if by else ''} | {threshold:g} | {shown(last)}{beside}"
+            f" | {min(last):.1f} | {sum(r >= threshold for r in last)} of {len(runs)}"
+            f" | {shown(best) if best else ''} | {shown_steps(reached)} | {speed:,.0f} |"
         )
     return "\n".join(lines) + "\n"
 
 
-def draw(results: dict[str, list[dict[str, Any]]], path: Path) -> None:
+def grouped(found: Sequence[dict[str, Any]]) -> dict[tuple[str, str], list[dict[str, Any]]]:
+    """The runs by task and by peer, "" being us."""
+    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for task in TASKS:
+        for result in found:
+            if result["task"] == task:
+                groups.setdefault((task, result.get("by", "")), []).append(result)
+    return groups
+
+
+def shown(rewards: Sequence[float]) -> str:
+    low, high = interval(rewards)
+    return f"{interquartile_mean(rewards):.1f} [{low:.1f}, {high:.1f}]"
+
+
+def shown_steps(reached: Sequence[float]) -> str:
+    """Their median with its interval; a run that never got there counts as more than all others."""
+
+    def told(steps: float) -> str:
+        return f"{steps:,.0f}" if np.isfinite(steps) else "more"
+
+    def median(values: np.ndarray) -> np.ndarray:
+        return np.sort(values, axis=-1)[..., values.shape[-1] // 2]
+
+    finite = np.where(np.isfinite(reached), reached, 1e18)
+    low, high = (np.inf if end >= 1e17 else end for end in interval(list(finite), median))
+    middle = float(median(np.array(reached)))
+    return f"{told(middle)} [{told(low)}, {told(high)}]"
+
+
+def draw(found: Sequence[dict[str, Any]], path: Path) -> None:
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
+    results = {task: runs for (task, by), runs in grouped(found).items() if not by}
     columns = 4
     height = -(-len(results) // columns)
     figure, axes = plt.subplots(

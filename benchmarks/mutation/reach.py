@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,19 +28,27 @@ class Reach:
     """The ids of the tests that enter a function, by ``file:line``."""
 
     def tests_for(self, mutant: Mutant, limit_s: float) -> list[str]:
-        """Tests that enter the mutant's function, those named after its module first, then by time.
+        """Tests that may notice a mutant: those named after its module, then, of those that enter its
+        function, the fastest of each file, then the second fastest of each, and so on.
 
-        JAX traces a compiled function once per process, so that a later test does not enter it again:
-        tests that are named after the module are taken too if any of them enters the function. Those
-        beyond ``limit_s`` seconds in all are left out.
+        A function that JAX compiles, or whose result is kept, is entered once per process, so that the
+        record lacks later tests: all that are named after the module are taken. Those beyond
+        ``limit_s`` seconds in all are left out.
         """
         found = set(self.entered.get(f"{mutant.file}:{mutant.function}", ()))
         room, _, module = mutant.file.removesuffix(".py").rpartition("/")
         prefix = f"tests/unit/{room}/test_{module}"
-        if any(test.startswith(prefix) for test in found):
-            found |= {test for test in self.seconds if test.startswith(prefix)}
-        known = [test for test in found if test in self.seconds]
-        known.sort(key=lambda test: (not test.startswith(prefix), self.seconds[test]))
+        found |= {test for test in self.seconds if test.startswith(prefix)}
+        known = sorted(
+            (test for test in found if test in self.seconds), key=self.seconds.__getitem__
+        )
+        place: dict[str, int] = {}
+        by_file: Counter[str] = Counter()
+        for test in known:
+            file = test.partition("::")[0]
+            place[test] = by_file[file]
+            by_file[file] += 1
+        known.sort(key=lambda test: (not test.startswith(prefix), place[test], self.seconds[test]))
         total, taken = 0.0, []
         for test in known:
             total += self.seconds[test]
@@ -51,7 +59,7 @@ class Reach:
 
 
 def record(folders: list[str], jobs: int) -> Reach:
-    """Run the fast tests of these folders once and note what they enter."""
+    """Run the fast tests of these folders once and note what they enter; SystemExit if none passes."""
     with tempfile.TemporaryDirectory(prefix="mutation-notes-") as notes:
         environ = {
             **os.environ,
@@ -63,7 +71,10 @@ def record(folders: list[str], jobs: int) -> Reach:
         spread = ["-n", str(jobs), "--dist", "loadfile"] if jobs > 1 else []
         command = [*words, *spread, *folders]
         subprocess.run(command, cwd=ROOT, env=environ, stdout=sys.stderr, check=False)
-        return _read(Path(notes))
+        reach = _read(Path(notes))
+    if not reach.seconds:
+        raise SystemExit("no test passed in the run that records what tests enter")
+    return reach
 
 
 def _read(notes: Path) -> Reach:

@@ -111,7 +111,7 @@ def main() -> None:
             runs = list(pool.map(lambda seed, id=id: run(id, seed, options.out), seeds))  # type: ignore[misc]
         rules = {"random": chance, **case.rules}
         scores = {name: float(np.mean(played(id, rule))) for name, rule in rules.items()}
-        print(row(id, case, [r["reward"] for r in runs], scores), flush=True)
+        print(row(id, case, [r["best"] for r in runs], scores), flush=True)
         if options.pictures:
             draw(id, case, runs, scores, options.pictures / f"{id}_curve.png")
             film(options.out / f"{id}_1", options.pictures / f"{id}_trained.png")

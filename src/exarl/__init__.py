@@ -8,8 +8,6 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
-
 if TYPE_CHECKING:
     from exarl.agents.base import ExaAgent
     from exarl.envs.base import ExaEnv
@@ -17,6 +15,7 @@ if TYPE_CHECKING:
     from exarl.run.experiment import ExaLearner, train
     from exarl.run.names import make, register
     from exarl.run.play import RunResult
+    from exarl.version import __version__ as __version__
     from exarl.workflows.base import ExaWorkflow
 
 _PUBLIC = {
@@ -30,6 +29,7 @@ _PUBLIC = {
     "make": "exarl.run.names",
     "register": "exarl.run.names",
     "train": "exarl.run.experiment",
+    "__version__": "exarl.version",
 }
 _ROOMS = ("agents", "envs", "networks", "workflows")
 

@@ -6,7 +6,7 @@ Shapes: ``T`` steps, ``B`` environments, ``K`` episodes that ended inside the bl
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -30,6 +30,9 @@ Params: TypeAlias = Mapping[str, Array]
 
 Batch: TypeAlias = Mapping[str, Array]
 """Rows of named arrays that an update learns from."""
+
+Memory: TypeAlias = Mapping[str, Array]
+"""What a policy remembers of each environment, name -> [B, ...]."""
 
 Metrics: TypeAlias = "dict[str, float | Array]"
 """What is reported of updates, by column name."""
@@ -78,6 +81,8 @@ class EnvSpec:
     max_episode_steps: int | None = None
     about: Mapping[str, str] = field(default_factory=dict)
     """What the environment says of itself, for the run's manifest."""
+    whole_actions: bool = False
+    """Whether continuous actions are rounded to whole numbers, as a Box of integers needs them."""
 
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
@@ -118,11 +123,22 @@ class Block:
     episode_lengths: np.ndarray  # [K] int64
     recorded: Mapping[str, np.ndarray] = field(default_factory=dict)  # name -> [T, B, ...]
     version: int = 0  # of the weights that acted
-    restarts: int = 0  # environments that had to be started anew
+    restarts: int = 0  # environments that were restarted
     seconds: np.ndarray = field(default_factory=lambda: np.zeros(len(ACTOR_PHASES)))
     failures: np.ndarray = field(  # [F, 1 + kinds] int64: who failed, and how often in each way
         default_factory=lambda: np.zeros((0, 1 + len(FAILURES)), np.int64)
     )
+
+    @classmethod
+    def of(
+        cls,
+        arrays: Mapping[str, np.ndarray],
+        recorded: Mapping[str, np.ndarray],
+        numbers: Mapping[str, int],
+    ) -> Block:
+        """The block of these ``BLOCK_ARRAYS``, recorded arrays and ``BLOCK_NUMBERS``."""
+        fields: dict[str, Any] = {**arrays, **numbers}
+        return cls(**fields, recorded=recorded)
 
     @property
     def steps(self) -> int:
@@ -181,7 +197,11 @@ BLOCK_ARRAYS = (
     "seconds",
     "failures",
 )
-"""The arrays every block has, in the order in which they travel."""
+"""The arrays every block has, in the order in which they travel; ``comm.codec`` has their shapes."""
+
+BLOCK_NUMBERS: Mapping[str, Callable[[Iterable[int]], int]] = {"version": min, "restarts": sum}
+"""The whole numbers every block has, in the order in which they travel, and how those of several
+blocks are joined."""
 
 
 def concatenate(blocks: Sequence[Block]) -> Block:
@@ -189,20 +209,18 @@ def concatenate(blocks: Sequence[Block]) -> Block:
     if len(blocks) == 1:
         return blocks[0]
 
-    def join(name: str) -> np.ndarray:
+    def joined(name: str) -> np.ndarray:
         parts = [getattr(block, name) for block in blocks]
         return np.concatenate(parts, axis=0 if name in ROWS_ADD_UP else 1)
 
-    return Block(
-        **{name: join(name) for name in BLOCK_ARRAYS if name != "seconds"},
-        recorded={
-            name: np.concatenate([block.recorded[name] for block in blocks], 1)
-            for name in blocks[0].recorded
-        },
-        version=min(block.version for block in blocks),
-        restarts=sum(block.restarts for block in blocks),
-        seconds=np.sum([block.seconds for block in blocks], 0),
-    )
+    arrays = {name: joined(name) for name in BLOCK_ARRAYS if name != "seconds"}
+    seconds = np.sum([block.seconds for block in blocks], 0)
+    recorded = {
+        name: np.concatenate([block.recorded[name] for block in blocks], 1)
+        for name in blocks[0].recorded
+    }
+    numbers = {n: join(getattr(block, n) for block in blocks) for n, join in BLOCK_NUMBERS.items()}
+    return Block.of({**arrays, "seconds": seconds}, recorded, numbers)
 
 
 def timed(block: Block, seconds: Mapping[str, float]) -> Block:

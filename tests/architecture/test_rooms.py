@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 ROWS: tuple[tuple[str, ...], ...] = (
-    ("errors",),
+    ("errors", "version"),
     ("types", "registry"),
     ("config", "export"),
     ("networks", "learning", "replay", "comm", "records"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -24,12 +25,34 @@ from exarl.run.configure import configure_again
 CASES = ("DQN, discrete", "DQN, box", "TD3", "SAC, box", "SAC, discrete", "A2C, box", "PPO, box")
 
 
-@pytest.fixture(params=CASES)
+NORMED = ("DQN, discrete, layer_norm", "SAC, box, layer_norm")
+
+
+@pytest.fixture(params=CASES + NORMED)
 def run(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     path = tmp_path / "run"
-    chosen = parameters(request.param, run_dir=str(path))
+    case = request.param.removesuffix(", layer_norm")
+    chosen = parameters(case, run_dir=str(path), layer_norm=request.param in NORMED)
     ExaLearner(argv=[], serial=True, progress=False, **chosen).run()
     return path
+
+
+def test_a_policy_is_not_taken_for_one_with_or_without_layer_normalisation(
+    tmp_path: Path, capfd: Any
+) -> None:
+    for made, other in (("true", "false"), ("false", "true")):
+        path = tmp_path / made
+        words = parameters("A2C, discrete", run_dir=str(path), layer_norm=made == "true")
+        ExaLearner(argv=[], serial=True, progress=False, **words).run()
+        config = json.loads((path / "config.json").read_text())
+        config["model"]["layer_norm"] = other == "true"
+        (path / "config.json").write_text(json.dumps(config))
+        capfd.readouterr()
+        longer = ["resume", str(path), "--total_steps", "400", "--serial"]
+        for command in (["evaluate", str(path)], ["export", str(path), "--format", "c"], longer):
+            assert main(command) == 1
+            *_, line = capfd.readouterr().err.splitlines()
+            assert f"layer_norm is {made} in the checkpoint, {other} in this run" in line
 
 
 def taken(path: Path, seen: np.ndarray) -> np.ndarray:

@@ -97,6 +97,12 @@ def other_agent(run: Path) -> None:
     shutil.copytree(DATA / "format-1" / "a3c-lstm" / "checkpoints", run / "checkpoints")
 
 
+def normalised(run: Path) -> None:
+    config = json.loads((run / "config.json").read_text())
+    config["model"]["layer_norm"] = True
+    (run / "config.json").write_text(json.dumps(config))
+
+
 def other_environment(run: Path) -> None:
     (newest,) = (run / "checkpoints").iterdir()
     state = json.loads((newest / "state.json").read_text())
@@ -110,6 +116,7 @@ def other_environment(run: Path) -> None:
     ("change", "said"),
     [
         (other_network, "in the checkpoint"),
+        (normalised, "layer_norm is false in the checkpoint, true in this run"),
         (other_agent, "agent is A3C-v0 in the checkpoint, PPO-v0 in this run"),
         (other_environment, "env is CartPole-v1 in the checkpoint, ExaMaskedCartPole-v0 in this"),
     ],

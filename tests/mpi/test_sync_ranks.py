@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -155,8 +156,23 @@ def test_wrong_counts_are_refused_in_one_line(
     assert not (tmp_path / "run").exists()
 
 
+LATE = """
+import os, time
+if "0" in (os.environ.get("PMI_RANK"), os.environ.get("OMPI_COMM_WORLD_RANK")):
+    time.sleep(1)
+"""
+
+
 def test_bad_input_is_told_once_under_mpiexec(tmp_path: Path) -> None:
-    ended = run(under_mpi(3, [*EXARL, "train", "--epsilonn", "1"]), cwd=tmp_path)
-    assert ended.code == 2
-    assert len(said_in(ended)) == 1
-    assert not list(tmp_path.iterdir())
+    """Also when the first rank is late: Open MPI ends a job as soon as one of its ranks fails."""
+    late, work = tmp_path / "late", tmp_path / "work"
+    for folder in (late, work):
+        folder.mkdir()
+    (late / "sitecustomize.py").write_text(LATE)
+    path = {"PYTHONPATH": os.pathsep.join([str(late), os.environ.get("PYTHONPATH", "")])}
+    for environ in ({}, path):
+        command = under_mpi(3, [*EXARL, "train", "--epsilonn", "1"])
+        ended = run(command, cwd=work, environ=environ)
+        assert ended.code == 2
+        assert len(said_in(ended)) == 1
+        assert not list(work.iterdir())

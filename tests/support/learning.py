@@ -43,13 +43,14 @@ def make_agent(
     seed: int = 0,
     hidden: tuple[int, ...] = (8,),
     units: int = 0,
+    layer_norm: bool = False,
     learner: bool = False,
     **parameters: Any,
 ) -> Any:
     """An agent of a small network, an LSTM if it has ``units``; ``Any``, so that tests may look
     inside."""
     agent_class = registry.agents.load(id)
-    network: Any = partial(MLP, MLPConfig(hidden), spec.observation)
+    network: Any = partial(MLP, MLPConfig(hidden, layer_norm=layer_norm), spec.observation)
     if units:
         network = partial(LSTM, LSTMConfig(hidden, units), spec.observation)
     agent = agent_class(spec, agent_class.Config(**parameters), network, seed)

@@ -26,9 +26,9 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
-ON_RANKS = ("DQN, prioritised", "DQN, LSTM", "DDPG", "TD3", "SAC, discrete", "SAC, box", "A2C, box",
-            "A3C, LSTM", "PPO, discrete", "PPO, box", "Random")  # fmt: skip
-"""Of these, those that run on several ranks."""
+ON_ONE_RANK = ("DQN, discrete", "DQN, box", "A2C, discrete", "PPO, LSTM")
+ON_RANKS = tuple(case for case in CASES if case not in ON_ONE_RANK)
+"""The cases that also run on several ranks; others of the same agents cover the rest."""
 
 
 def parameters(case: str, **others: Any) -> dict[str, Any]:

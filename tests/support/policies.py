@@ -14,9 +14,11 @@ from exarl.export.policy import (
     Convolution,
     Function,
     Layer,
+    LayerNorm,
     Lstm,
     Normalise,
     Policy,
+    Round,
     Scale,
     Squash,
     ToBox,
@@ -69,6 +71,13 @@ def unsquashed() -> Policy:
     return Policy((*dense(rng, 5, 32, 2, function="tanh"), Scale(2.0), box(2)), 5, 2)
 
 
+def whole() -> Policy:
+    """Its actions are whole numbers."""
+    rng = np.random.default_rng(8)
+    high = np.array([9.0, 200.0])
+    return Policy((*dense(rng, 5, 32, 2), Squash(), ToBox(-high, high), Round()), 5, 2)
+
+
 def pictures() -> Policy:
     """Strides and kernels that do not divide the picture, which is no square."""
     rng = np.random.default_rng(4)
@@ -76,6 +85,21 @@ def pictures() -> Policy:
     second = Convolution(array(rng, 3, 2, 8, 5), array(rng, 5), 1, 6, 5)  # -> 4 x 4
     layers = (Scale(1 / 255), first, Activation("relu"), second, Activation("relu"))
     return Policy((*layers, *dense(rng, 80, 16, 4)), 15 * 12 * 2, 4)
+
+
+def normed() -> Policy:
+    rng = np.random.default_rng(8)
+    affine, function, last = dense(rng, 6, 48, 4)
+    return Policy((affine, LayerNorm(48, 1e-5), function, last, ArgMax()), 6, 1)
+
+
+def normed_pictures() -> Policy:
+    """Normalised over the channels of each position, then over all units of a dense layer."""
+    rng = np.random.default_rng(10)
+    found = Convolution(array(rng, 4, 3, 2, 8), array(rng, 8), 2, 15, 12)  # -> 6 x 5
+    layers = (Scale(1 / 255), found, LayerNorm(8, 1e-5), Activation("silu"))
+    affine, function, last = dense(rng, 240, 16, 4)
+    return Policy((*layers, affine, LayerNorm(16, 1e-5), function, last), 15 * 12 * 2, 4)
 
 
 def recurrent() -> Policy:
@@ -88,7 +112,17 @@ def recurrent() -> Policy:
 
 POLICIES = {
     policy.__name__: policy
-    for policy in (discrete, binned, continuous, unsquashed, pictures, recurrent)
+    for policy in (
+        discrete,
+        binned,
+        continuous,
+        unsquashed,
+        whole,
+        pictures,
+        normed,
+        normed_pictures,
+        recurrent,
+    )
 }
 
 

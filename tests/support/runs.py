@@ -95,6 +95,7 @@ def make_summary(row: Mapping[str, Any]) -> dict[str, Any]:
         "updates_per_s": 10.0,
         "best_reward_mean": row["episode_reward_mean"],
         "best_evaluation": None,
+        "last_evaluation": None,
         "last_reward_mean": row["episode_reward_mean"],
         "env_restarts": row["env_restarts"],
         "time_split": {

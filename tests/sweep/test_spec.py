@@ -37,6 +37,7 @@ def test_a_study_comes_back_from_its_file(tmp_path: Path) -> None:
         ({"seed": "abc"}, {}, "seed is int, not 'abc'"),
         ({"seed": "1,2"}, {}, "a sweep chooses seed itself"),
         ({}, {"metric": "evaluation"}, "needs --eval_interval"),
+        ({}, {"metric": "last_evaluation"}, "needs --eval_interval"),
         ({"process_per_env": "4"}, {"procs": 3}, "3 ranks cannot hold"),
     ],
 )

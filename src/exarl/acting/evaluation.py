@@ -82,9 +82,21 @@ class Evaluator:
         self._result: Evaluation | BaseException | None = None
         self._over = False
 
-    def offer(self, steps: int, weights: Callable[[], np.ndarray]) -> None:
-        """Start an evaluation of these weights if one is due and none is running."""
-        if steps < self._due or self._thread is not None:
+    @property
+    def running(self) -> bool:
+        """Whether an evaluation has not ended."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def wait(self, seconds: float) -> None:
+        """Wait for the end of a running evaluation, at most so long."""
+        if self._thread is not None:
+            self._thread.join(seconds)
+
+    def offer(
+        self, steps: int, weights: Callable[[], np.ndarray], *, at_once: bool = False
+    ) -> None:
+        """Start an evaluation of these weights if one is due (or ``at_once``) and none is running."""
+        if (steps < self._due and not at_once) or self._thread is not None:
             return
         self._due = (steps // self._every + 1) * self._every
         # A daemon thread: the program's end does not wait for a step that takes hours.
@@ -95,7 +107,7 @@ class Evaluator:
 
     def result(self, wait: bool = False) -> Evaluation | None:
         """The evaluation that has ended since the last call, if one has. Raises what it raised."""
-        if self._thread is None or (self._thread.is_alive() and not wait):
+        if self._thread is None or (self.running and not wait):
             return None
         self._thread.join()
         self._thread = None
@@ -106,7 +118,7 @@ class Evaluator:
     def close(self) -> None:
         """Stop a running evaluation after its present step, and close the environment."""
         self._over = True
-        if self._thread is None or not self._thread.is_alive():
+        if not self.running:
             self._episode.close()
 
     def _evaluate(self, steps: int, weights: np.ndarray) -> None:

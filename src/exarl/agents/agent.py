@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 import numpy as np
@@ -15,7 +15,8 @@ from exarl.agents.base import ExaAgent, MakeNetwork, Spread, Team
 from exarl.agents.experience import Experience, FreshBlocks, HostReplay
 from exarl.agents.normalizers import Normalizers
 from exarl.agents.offpolicy import OffPolicyConfig
-from exarl.agents.policy import NetworkPolicy, Parts, by_part, recalled
+from exarl.agents.optimizers import check_optimizer, end_of, follows_run
+from exarl.agents.policy import NetworkPolicy, Parts, by_part, changed, recalled
 from exarl.config import LearnerConfig
 from exarl.errors import CheckpointError, ConfigError
 from exarl.export.policy import Policy
@@ -42,6 +43,8 @@ class NetworkAgent(ExaAgent, Generic[C]):
     """
 
     learns_in_team = True
+    swept: Collection[str] = ()
+    """Parameters that differ between the agents of a population, which this one stands for."""
 
     def __init__(self, spec: EnvSpec, config: C, network: MakeNetwork, seed: int) -> None:
         super().__init__(spec, config, network, seed)
@@ -89,6 +92,7 @@ class NetworkAgent(ExaAgent, Generic[C]):
                 )
             if learners > 1 and config.replay_device == "device":
                 raise ConfigError(LEARNS_ALONE)
+        check_optimizer(config, run.total_steps)
         super().check(config, run, learners=learners, lags=lags)
 
     # -- acting -------------------------------------------------------------------------------------
@@ -120,7 +124,10 @@ class NetworkAgent(ExaAgent, Generic[C]):
         return by_part(self.algorithm.acts_with, compiled.copied(everything))
 
     def exported(self) -> Policy:
-        """The greedy policy for other programs; ValueError when the network cannot be exported."""
+        """The greedy policy for other programs; ValueError when the network cannot be exported, or a
+        subclass acts otherwise."""
+        if (name := changed(type(self), "action", ("exported",))) is not None:
+            raise ValueError(f"{name} changes action(): give it an exported() of its own")
         return self.policy.exported()
 
     def prepare(self, block: Block, spread: Spread | None = None) -> Block:
@@ -151,6 +158,7 @@ class NetworkAgent(ExaAgent, Generic[C]):
         from exarl.agents.compiled import CompileObserver, to_device
         from exarl.agents.engine import Engine
 
+        check_optimizer(self.config, self.total_steps)
         team = self._team
         self._rng = generator(self.seed, LEARNER, 1, team.index if team else 0)
         self._steps, self._updates_made, self._flat = 0, 0, None
@@ -186,6 +194,8 @@ class NetworkAgent(ExaAgent, Generic[C]):
         if block is not None:
             rows = _on_host(self.algorithm.rows(np, self.hyper, block))
         self.update_normalizers(block)
+        if follows_run(self.config):
+            self.train_state = self._learning()._replace(progress=self._progress())
         self._steps += steps
         updates = self.algorithm.n_updates(steps, self._steps)
         if not updates:
@@ -195,6 +205,11 @@ class NetworkAgent(ExaAgent, Generic[C]):
         self.train_state, metrics = self.experience.learn(self._learning(), rows, updates, made)
         self._updates_made += updates
         return self._report(updates, self._pop_weights(metrics))
+
+    def _progress(self) -> Array:
+        """The part of the run's steps that is made."""
+        assert self.total_steps is not None  # see ``check_optimizer``
+        return np.float32(self._steps / self.total_steps)  # type: ignore[return-value]
 
     def update_normalizers(self, block: Block | None) -> None:
         """Let the normalisers see a block; all learners of a team call it and see all blocks."""
@@ -206,6 +221,18 @@ class NetworkAgent(ExaAgent, Generic[C]):
         self._moments = self._normalizers.after(np, self._moments, sums)
         norm = to_device(self._normalizers.norm(np, self._moments))
         self.train_state = self._learning()._replace(norm=norm)
+
+    def after_schedule(self, steps: int, updates: int) -> str | None:
+        cfg, total = self.config, self.total_steps
+        over = bool(cfg.learning_rate_updates) and updates >= cfg.learning_rate_updates
+        if cfg.learning_rate_fraction and total is not None:
+            over = steps >= cfg.learning_rate_fraction * total
+        if not over or "learning_rate_fraction" in self.swept:
+            return None
+        one = not {"learning_rate", "learning_rate_end"} & set(self.swept)
+        end = f", {end_of(cfg.learning_rate, cfg.learning_rate_end):.3g}," if one else ""
+        of = f" of {total:,}" if total is not None else ""
+        return f"the step size has reached its end{end} at step {steps:,}{of}"
 
     def _pop_weights(self, metrics: Metrics) -> Metrics:
         """Metrics of the updates; the new weights are removed and stored for ``get_weights``.
@@ -277,7 +304,7 @@ class NetworkAgent(ExaAgent, Generic[C]):
         from exarl.agents.compiled import to_arrays
 
         replay = {f"replay/{name}": array for name, array in self.experience.state().items()}
-        arrays = {"weights": self.get_weights(), **to_arrays(self.train_state)}
+        arrays = {"weights": self.get_weights(), **to_arrays(_stored(self._learning()))}
         numbers = {
             "steps": self._steps,
             "updates": self._updates_made,
@@ -297,13 +324,18 @@ class NetworkAgent(ExaAgent, Generic[C]):
                     f"the checkpoint is of a run with replay_device {there}, not"
                     f" {self.config.replay_device}"
                 )
-        self.train_state, self._flat = from_arrays(self._learning(), arrays), None
+        self.train_state, self._flat = from_arrays(_stored(self._learning()), arrays), None
         self._moments = normalizers.restored(arrays)
         self.set_weights(arrays["weights"])
         self._steps, self._updates_made = int(numbers["steps"]), int(numbers["updates"])  # type: ignore[call-overload]
         if "rng" in numbers:
             restore_state(self._rng, numbers["rng"])  # type: ignore[arg-type]
         self.experience.restore(replay)
+
+
+def _stored(state: TrainState) -> TrainState:
+    """What a checkpoint has of a state: not the progress, which a longer run counts otherwise."""
+    return state._replace(progress=None)
 
 
 def _reduced(make: MakeNetwork) -> MakeNetwork:

@@ -14,15 +14,24 @@ from typing import ClassVar, Generic, Literal, NamedTuple, Protocol, TypeAlias, 
 
 import numpy as np
 
+from exarl.agents.optimizers import OptimizerConfig
 from exarl.config import param
 from exarl.networks.network import Network
-from exarl.types import Array, Arrays, ArraySpec, Batch, EnvSpec, Metrics, Namespace, Params, PyTree
+from exarl.types import (
+    Array,
+    Arrays,
+    ArraySpec,
+    Batch,
+    EnvSpec,
+    Memory,
+    Metrics,
+    Namespace,
+    Params,
+    PyTree,
+)
 
 Hyper: TypeAlias = "Mapping[str, float | Array]"
 """Real-valued parameters by name; one that is None in the configuration is absent."""
-
-Memory: TypeAlias = Mapping[str, Array]
-"""What a policy remembers of each environment, name -> [B, ...]."""
 
 Value: TypeAlias = "Callable[[Namespace, Hyper, Params, TrainState, Batch], tuple[Array, Metrics]]"
 """A loss: ``(xp, hyper, params, state, batch)`` -> its value and metrics. Gradients flow through
@@ -30,29 +39,24 @@ Value: TypeAlias = "Callable[[Namespace, Hyper, Params, TrainState, Batch], tupl
 
 
 @dataclass(frozen=True)
-class AlgorithmConfig:
+class AlgorithmConfig(OptimizerConfig):
     """Parameters that all algorithms have."""
 
     gamma: float = param(0.99, "discount factor", ge=0, le=1)
     reward_scale: float = param(
         1.0, "factor on every reward; learning is best when values are about 10", gt=0
     )
-    reward_clip: float | None = param(None, "cut scaled rewards off at +- this; null: do not", gt=0)
+    reward_clip: float | None = param(
+        None, "cut rewards off at +- this, once they are normalised and scaled; null: do not", gt=0
+    )
     normalize_rewards: bool = param(
-        False, "divide rewards by the running standard deviation of the discounted return"
+        False,
+        "divide rewards by the running standard deviation of the discounted return, before"
+        " reward_scale and reward_clip",
     )
     normalize_observations: bool = param(
         False, "observations as deviations from their running mean, in standard deviations"
     )
-    learning_rate: float = param(1e-3, "step size of the optimiser", gt=0)
-    learning_rate_end: float = param(0.0, "step size after learning_rate_updates", ge=0)
-    learning_rate_updates: int = param(
-        0, "if not 0: the step size falls linearly to learning_rate_end over N updates", ge=0
-    )
-    optimizer: Literal["adam", "adamw", "rmsprop", "sgd", "nadam", "radam", "lion", "adabelief"] = (
-        param("adam", "optimiser, by its name in optax")
-    )
-    max_grad_norm: float | None = param(10.0, "clip the gradient's norm; null: do not", gt=0)
     precision: Literal["float32", "bfloat16"] = param(
         "float32",
         "numbers that the learner's networks compute with; parameters, optimiser, targets and losses"
@@ -69,6 +73,7 @@ class TrainState(NamedTuple):
     updates: Array  # int32, how many were made
     norm: dict[str, Array]  # mean and deviation of observations and returns, where they are used
     halted: Array | None = None  # whether the rest of a block's updates is skipped
+    progress: Array | None = None  # part of total_steps made before a block, where rates follow it
 
 
 @dataclass(frozen=True)
@@ -81,7 +86,7 @@ class Loss:
     metrics: tuple[str, ...]
     """Names of the numbers it reports."""
     optimizer: str
-    """Losses with the same one are clipped and descended together."""
+    """Losses with the same one are clipped together and have one step size."""
     learning_rate: str = "learning_rate"
     """The parameter that is its step size, if it has a value; else ``learning_rate``."""
     every: int = 1
@@ -295,10 +300,12 @@ class Algorithm(ABC, Generic[C_co]):
     # -- shared -------------------------------------------------------------------------------------
 
     def rewards(self, hyper: Hyper, block: AnyBlock) -> Array:
-        """The block's rewards as they are learned, except for their normalisation."""
-        rewards = block.rewards * hyper["reward_scale"]
-        limit = hyper.get("reward_clip")
-        return rewards if limit is None else rewards.clip(-limit, limit)
+        """The block's rewards as they are learned; those that are normalised are divided and cut off
+        when their batch is learned from (``normalized_batch``), with the deviation of that time."""
+        rewards, limit = block.rewards * hyper["reward_scale"], hyper.get("reward_clip")
+        if limit is None or self.config.normalize_rewards:
+            return rewards
+        return rewards.clip(-limit, limit)
 
     def apply(
         self,

@@ -72,6 +72,8 @@ class ExaAgent(ABC):
     """Names of what ``train`` reports, as columns of progress.csv."""
     needs_vtrace: bool = False
     """Whether it learns wrongly from blocks of older weights unless its ``vtrace`` is on."""
+    total_steps: int | None = None
+    """Environment steps after which the run ends, if it is given; set before ``set_learner``."""
     learns_in_team: bool = False
     """Whether several learners can train this agent together (``join_team``, ``train_in_team``)."""
     compiling: Callable[[], AbstractContextManager[None]] = nullcontext
@@ -168,6 +170,11 @@ class ExaAgent(ABC):
         A learner that got no block passes None. ``steps`` are those of all blocks together.
         """
         raise NotImplementedError
+
+    def after_schedule(self, steps: int, updates: int) -> str | None:
+        """A line for the user if what follows ``steps`` and ``updates`` is trained with a step size
+        whose schedule is over; else None."""
+        return None
 
     @abstractmethod
     def get_weights(self) -> np.ndarray:

@@ -19,7 +19,7 @@ MOST_KEPT = 1000
 
 
 def cache_folder() -> Path:
-    """``exarl/xla`` in the user's cache folder; RuntimeError where nobody knows of one."""
+    """``exarl/xla`` in the user's cache folder; RuntimeError where there is none."""
     base = Path(os.environ.get("XDG_CACHE_HOME", ""))
     return (base if base.is_absolute() else Path.home() / ".cache") / "exarl" / "xla"
 

@@ -10,12 +10,13 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from functools import partial
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 import numpy as np
 
 from exarl.agents.cache import keep_compiled
-from exarl.types import Array, Arrays, PyTree
+from exarl.agents.optimizers import TAKES
+from exarl.types import Array, Arrays, Memory, PyTree
 
 SINGLE_THREAD = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
 # Small networks are faster on one XLA thread, and ranks that share a node must not compete for its
@@ -28,13 +29,10 @@ import jax.flatten_util  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
 import optax  # noqa: E402
 
-if TYPE_CHECKING:
-    from exarl.agents.algorithm import Memory
-
 keep_compiled(jax.config)
 
 __all__ = ["jax", "jnp", "optax"]
-OPTIMIZERS = ("adam", "adamw", "rmsprop", "sgd", "nadam", "radam", "lion", "adabelief")
+OPTIMIZERS = tuple(TAKES)
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -48,25 +46,26 @@ Compiling = Callable[[], AbstractContextManager[None]]
 # -- optimisers -------------------------------------------------------------------------------------
 
 
-def linear(
-    start: float | Array, end: float | Array, updates: int
-) -> float | Array | optax.Schedule:
-    """A step size that falls from ``start`` to ``end`` over ``updates``; 0: constant."""
-    return optax.linear_schedule(start, end, updates) if updates else start  # type: ignore[arg-type]
-
-
 def optimizer(
     name: str,
     learning_rate: float | Array | optax.Schedule,
     max_grad_norm: float | Array | None,
+    *,
+    adam_eps: float | Array | None = None,
+    betas: tuple[float, float] | None = None,
+    weight_decay: float | Array | None = None,
 ) -> optax.GradientTransformation:
     """An optax optimiser by name, with the global norm of the gradient clipped if a limit is given.
 
-    Weight decay, where the optimiser has it, is for matrices: biases, deviations and temperatures are
-    not drawn towards 0.
+    Numbers that are None are the optimiser's own; TypeError for one that it does not have. Weight
+    decay, where the optimiser has it, is for matrices: biases, deviations and temperatures are not
+    drawn towards 0.
     """
-    decays = name in ("adamw", "lion")
-    options = {"mask": lambda params: jax.tree.map(lambda a: a.ndim > 1, params)} if decays else {}
+    given: dict[str, PyTree] = {"eps": adam_eps, "weight_decay": weight_decay}
+    given |= dict(zip(("b1", "b2"), betas or (None, None), strict=True))
+    options = {option: number for option, number in given.items() if number is not None}
+    if "weight_decay" in TAKES[name]:
+        options["mask"] = lambda params: jax.tree.map(lambda a: a.ndim > 1, params)
     plain: optax.GradientTransformation = getattr(optax, name)(learning_rate, **options)
     if max_grad_norm is None:
         return plain
@@ -208,6 +207,7 @@ def from_arrays(like: PyTree, arrays: Mapping[str, np.ndarray], prefix: str = ""
     """
     leaves, structure = jax.tree.flatten(like)
     names = _names(like, prefix)
+    arrays = as_named_now(arrays, names)
     for name, leaf in zip(names, leaves, strict=True):
         if name not in arrays:
             raise ValueError(f"{name} is not in the checkpoint")
@@ -220,6 +220,27 @@ def from_arrays(like: PyTree, arrays: Mapping[str, np.ndarray], prefix: str = ""
         if name.partition("/")[0] in kinds:
             raise ValueError(f"the checkpoint has {name}, which is not expected")
     return to_device(jax.tree.unflatten(structure, [arrays[name] for name in names]))
+
+
+def as_named_now(
+    arrays: Mapping[str, np.ndarray], names: Sequence[str]
+) -> Mapping[str, np.ndarray]:
+    """The arrays of a checkpoint under the names that they have in this version.
+
+    Schedules had counts of their own, which are no longer needed. SAC had one optimiser, ``all``, for
+    all of its parameters; each of its present ones takes its part of that.
+    """
+    counts = {n for n in arrays if "optimizer/" in n and n.endswith("/schedule/count")}
+    whole = {n for n in arrays if "optimizer/all/" in n}
+    if any("optimizer/all/" in name for name in names):
+        whole = set()
+    kept = {n: array for n, array in arrays.items() if n not in counts | whole}
+    for name in names:
+        before, found, rest = name.rpartition("optimizer/")
+        former = f"{before}optimizer/all/{rest.partition('/')[2]}"
+        if found and name not in arrays and former in whole:
+            kept[name] = arrays[former]
+    return kept
 
 
 def _names(tree: PyTree, prefix: str) -> list[str]:

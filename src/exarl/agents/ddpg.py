@@ -14,19 +14,18 @@ from exarl.agents.algorithm import (
     Acting,
     Hyper,
     Loss,
-    Memory,
     Noise,
     Normals,
     TrainState,
 )
 from exarl.agents.base import MakeNetwork
-from exarl.agents.offpolicy import OffPolicy, OffPolicyConfig, copies, weighted_mean
+from exarl.agents.offpolicy import OffPolicy, OffPolicyConfig, weighted_mean
 from exarl.config import param
 from exarl.errors import ConfigError
-from exarl.learning.exploration import either
+from exarl.learning.exploration import either, ou_noise
 from exarl.learning.losses import squared
 from exarl.networks.network import Network
-from exarl.types import Array, ArraySpec, Batch, EnvSpec, Metrics, Namespace, Params
+from exarl.types import Array, ArraySpec, Batch, EnvSpec, Memory, Metrics, Namespace, Params
 
 
 @dataclass(frozen=True)
@@ -98,8 +97,8 @@ class DeterministicPolicy(OffPolicy[DDPGConfig]):
             return learned().reshape(shape), {}, {}
         size, after = acting.now["noise"], {}  # negative as long as nothing is learned
         if memory and "ou" in memory:
-            shocks = xp.maximum(size, 0) * rng.normal(self.size)
-            after = {"ou": (1 - hyper["ou_theta"]) * memory["ou"] + shocks}
+            deviation, drawn = xp.maximum(size, 0), rng.normal(self.size)
+            after = {"ou": ou_noise(xp, memory["ou"], hyper["ou_theta"], deviation, drawn)}
 
         def noisy() -> Array:
             noise = after["ou"] if after else size * rng.normal(self.size)
@@ -142,7 +141,7 @@ class DeterministicPolicy(OffPolicy[DDPGConfig]):
     def policy_loss(
         self, xp: Namespace, hyper: Hyper, params: Params, state: TrainState, batch: Batch
     ) -> tuple[Array, Metrics]:
-        """The first critic's value of the policy's actions, to be climbed."""
+        """The first critic's value of the policy's actions, to be climbed; see ``weighted_mean``."""
         actions = self.policy(xp, params, batch["observation"])
         value = -self.q(xp, params, "q1", batch["observation"], actions).mean()
         return value, {"policy_loss": value}
@@ -172,8 +171,7 @@ class DeterministicPolicy(OffPolicy[DDPGConfig]):
 
     def after_update(self, hyper: Hyper, state: TrainState, complete: bool) -> TrainState:
         # The soft target moves with the policy; a periodic copy does not wait for it.
-        moves = complete or copies(hyper)
-        return super().after_update(hyper, state, complete) if moves else state
+        return self.move_target(hyper, state, soft=complete)
 
     def draws(self, rng: Normals, updates: int, batch: int) -> dict[str, Array]:
         if not self.smooths:
@@ -196,7 +194,7 @@ def check_bounded(spec: EnvSpec, agent: str) -> None:
 
 def make(spec: EnvSpec, config: DDPGConfig, network: MakeNetwork) -> DeterministicPolicy:
     """The algorithm for an environment; ConfigError when it cannot learn there."""
-    check_bounded(spec, "DDPG")
+    check_bounded(spec, "DDPG-v0")
     size = math.prod(spec.action.shape)
     return DeterministicPolicy(spec, config, networks_for(size, ("q1",), network))
 

@@ -18,7 +18,6 @@ from exarl.agents.algorithm import (
     AnyBlock,
     Hyper,
     Loss,
-    Memory,
     Noise,
     TrainState,
     flat,
@@ -31,8 +30,7 @@ from exarl.config import param
 from exarl.errors import ConfigError
 from exarl.learning import losses
 from exarl.learning.exploration import epsilon_at, epsilon_greedy
-from exarl.learning.returns import n_step_returns
-from exarl.types import Array, ArraySpec, Batch, EnvSpec, Metrics, Namespace, Params
+from exarl.types import Array, ArraySpec, Batch, EnvSpec, Memory, Metrics, Namespace, Params
 
 
 @dataclass(frozen=True)
@@ -148,9 +146,9 @@ class DeepQ(OffPolicy[DQNConfig]):
         if self.memory:
             batch = by_time(batch)
             targets = self.sequence_targets(xp, state.params, state.target, batch)
-            q_tm1 = self._along(xp, params, batch)[0]
             learned = slice(self.config.burn_in, None)  # steps before it only warm the memory up
-            q_tm1, targets, actions = q_tm1[learned], targets[learned], batch["action"][learned]
+            q_tm1 = self._learned(xp, params, state.params, batch)
+            targets, actions = targets[learned], batch["action"][learned]
         else:
             actions = batch["action"]
             if (made := batch.get("target")) is None:
@@ -199,20 +197,12 @@ class DeepQ(OffPolicy[DQNConfig]):
         cfg, steps = self.config, len(block.rewards)
         if cfg.burn_in >= steps:
             raise ConfigError(f"burn_in={cfg.burn_in} leaves nothing of blocks of {steps} steps")
-        returns, discounts, last = n_step_returns(
-            xp,
-            self.rewards(hyper, block),
-            block.terminated,
-            block.truncated,
-            hyper["gamma"],
-            cfg.n_step,
-        )
+        earned, last = self.windows(xp, hyper, block)
         arrays = {
             "observation": block.observations[:-1],
             "next_observation": block.next_observations(),
             "action": block.actions,
-            "reward": returns,
-            "discount": discounts,
+            **earned,
             "last": last,
             "reset": xp.concatenate([xp.zeros_like(block.ended[:1]), block.ended[:-1]]),
         }
@@ -238,6 +228,16 @@ class DeepQ(OffPolicy[DQNConfig]):
         )
         return self._values(xp, outputs), after
 
+    def _learned(self, xp: Namespace, params: Params, warming: Params, batch: Batch) -> Array:
+        """Action values of the steps after the burn-in, whose memory the parameters ``warming`` make:
+        the same numbers, but of the state before the update, so that no gradient enters it."""
+        steps = self.config.burn_in
+        if not steps:
+            return self._along(xp, params, batch)[0]
+        after = self._along(xp, warming, _cut(batch, slice(steps)))[1]
+        memory = {f"memory/{name}": array[-1] for name, array in after.items()}
+        return self._along(xp, params, {**_cut(batch, slice(steps, None)), **memory})[0]
+
     def _ahead(self, xp: Namespace, params: Params, batch: Batch) -> Array:
         """Action values [T, N, A] of where each step truly led, with the memory it led there with."""
         after = {name: flat(array) for name, array in self._along(xp, params, batch)[1].items()}
@@ -252,6 +252,11 @@ def by_time(batch: Batch) -> Batch:
         name: array if name.startswith(("memory/", "weight")) else array.swapaxes(0, 1)
         for name, array in batch.items()
     }
+
+
+def _cut(batch: Batch, steps: slice) -> Batch:
+    """These steps of sequences [T, N, ...]; what has no axis of time is kept whole."""
+    return {n: a if n.startswith(("memory/", "weight")) else a[steps] for n, a in batch.items()}
 
 
 def make(spec: EnvSpec, config: DQNConfig, network: MakeNetwork) -> DeepQ:

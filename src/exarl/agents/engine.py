@@ -13,10 +13,11 @@ from typing import NamedTuple
 import numpy as np
 
 from exarl.agents.algorithm import Algorithm, AlgorithmConfig, Hyper, Loss, TrainState, group
-from exarl.agents.compiled import cond, counted, jax, jnp, linear, optax, optimizer, scan
+from exarl.agents.compiled import cond, counted, jax, jnp, optax, optimizer, scan
 from exarl.agents.device_replay import Store, batch, rated, sums_of
 from exarl.agents.normalizers import normalized_batch
 from exarl.agents.offpolicy import OffPolicyConfig
+from exarl.agents.optimizers import done_of_run, end_of, fallen
 from exarl.types import Array, Batch, Metrics, Params
 
 WEIGHTS = "weights"
@@ -38,24 +39,24 @@ class Engine:
 
     def init(self, hyper: Hyper, params: Params, norm: Batch) -> TrainState:
         """The state that training begins with."""
-        optimizers = self._optimizers(hyper)
-        return TrainState(
+        state = TrainState(
             params=params,
             target=self.algorithm.target(params),
-            optimizer={
-                name: o.init(self._moved_by(name, params)) for name, o in optimizers.items()
-            },
+            optimizer={},
             updates=np.int32(0),  # type: ignore[arg-type]  # a scalar of NumPy will do
             norm=dict(norm),
             halted=None if self.algorithm.halt(hyper) is None else np.bool_(False),  # type: ignore[arg-type]
         )
+        optimizers = self._optimizers(hyper, state)
+        own = {name: o.init(self._moved_by(name, params)) for name, o in optimizers.items()}
+        return state._replace(optimizer=own)
 
     # -- one update ---------------------------------------------------------------------------------
 
     def grads(self, hyper: Hyper, state: TrainState, batch: Batch) -> tuple[Grads, Metrics]:
         """The gradient of every loss for its own parameters, and the metrics."""
         if self.algorithm.uses_replay:
-            batch = normalized_batch(jnp, state.norm, batch)
+            batch = normalized_batch(jnp, hyper, state.norm, batch)
         if (halt := self.algorithm.halt(hyper)) is None:
             params, metrics = self._all_grads(hyper, state, batch)
             return Grads(params, None), metrics
@@ -122,7 +123,7 @@ class Engine:
         """All optimisers' steps, and what the algorithm does after them."""
         delays = {loss.optimizer: loss.every for loss in self.algorithm.losses}
         delay = max(delays.values())
-        optimizers, number = self._optimizers(hyper), state.updates
+        optimizers, number = self._optimizers(hyper, state), state.updates
         state = state._replace(updates=state.updates + 1)
         for name, every in delays.items():
             if every == 1:
@@ -155,15 +156,36 @@ class Engine:
         losses = [loss for loss in self.algorithm.losses if loss.optimizer == optimizer]
         return group(params, tuple(name for loss in losses for name in loss.trains))
 
-    def _optimizers(self, hyper: Hyper) -> dict[str, optax.GradientTransformation]:
+    def _optimizers(
+        self, hyper: Hyper, state: TrainState
+    ) -> dict[str, optax.GradientTransformation]:
+        """The optimisers of the next update."""
         cfg, limit = self.algorithm.config, hyper.get("max_grad_norm")
+        eps, decay = hyper.get("adam_eps"), hyper.get("weight_decay")
+        return {
+            loss.optimizer: optimizer(
+                cfg.optimizer,
+                self.step_size(hyper, state, loss),
+                limit,
+                adam_eps=eps,
+                betas=cfg.betas,
+                weight_decay=decay,
+            )
+            for loss in self.algorithm.losses
+        }
 
-        def make(loss: Loss) -> optax.GradientTransformation:
-            rate = hyper.get(loss.learning_rate, hyper["learning_rate"])
-            rate_now = linear(rate, hyper["learning_rate_end"], cfg.learning_rate_updates)
-            return optimizer(cfg.optimizer, rate_now, limit)
-
-        return {loss.optimizer: make(loss) for loss in self.algorithm.losses}
+    def step_size(self, hyper: Hyper, state: TrainState, loss: Loss) -> float | Array:
+        """That of a loss at the next update. Schedules go by all updates or by environment steps, and
+        not by the steps of an optimiser, so that a policy that moves less often does not lag."""
+        first = hyper.get(loss.learning_rate, hyper["learning_rate"])
+        end, limit = hyper.get("learning_rate_end"), self.algorithm.config.learning_rate_updates
+        if state.progress is not None:
+            done = done_of_run(jnp, hyper["learning_rate_fraction"], state.progress)
+        elif limit:
+            done = jnp.clip(state.updates, 0, limit) / limit
+        else:
+            return first
+        return fallen(first, end_of(first, end), done)
 
     # -- many updates -------------------------------------------------------------------------------
 
@@ -192,7 +214,7 @@ class Engine:
     def prepare(self, hyper: Hyper, state: TrainState, inputs: Batch) -> Batch:
         """The data of all updates of a block."""
         if not self.algorithm.uses_replay:
-            inputs = normalized_batch(jnp, state.norm, inputs)
+            inputs = normalized_batch(jnp, hyper, state.norm, inputs)
         return self.algorithm.prepare(jnp, hyper, state, inputs)
 
     def run_prepared(

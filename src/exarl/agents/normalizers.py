@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from exarl.agents.algorithm import AlgorithmConfig, AnyBlock
+from exarl.agents.algorithm import AlgorithmConfig, AnyBlock, Hyper
 from exarl.agents.base import Team
 from exarl.errors import CheckpointError, ConfigError
 from exarl.learning.normalise import Moments, deviation, normalised, sums_around, with_sums
@@ -80,15 +80,28 @@ class Normalizers:
         return {name: xp.asarray(array, xp.float32) for name, array in norm.items()}
 
 
-def normalized_batch(xp: Namespace, norm: Batch, batch: Batch) -> Batch:
-    """A batch with its observations and rewards normalised, where ``norm`` has what that needs."""
+def normalized_batch(xp: Namespace, hyper: Hyper, norm: Batch, batch: Batch) -> Batch:
+    """A batch with its observations and rewards normalised, where ``norm`` has what that needs.
+
+    Rewards are divided and then cut off; those of windows, ``rewards`` [..., n], are summed after that.
+    """
     if "mean" in norm:
         names = [name for name in batch if name.endswith("observation")]
         seen = {n: normalised(xp, batch[n], norm["mean"], norm["std"]) for n in names}
         batch = {**batch, **seen}
-    if "return_std" in norm and "reward" in batch:
-        batch = {**batch, "reward": batch["reward"] / norm["return_std"]}
-    return batch
+    if "return_std" not in norm:
+        return batch
+
+    def learned(rewards: Array) -> Array:
+        divided, limit = rewards / norm["return_std"], hyper.get("reward_clip")
+        return divided if limit is None else divided.clip(-limit, limit)
+
+    if "reward" in batch:
+        return {**batch, "reward": learned(batch["reward"])}
+    if (rewards := batch.get("rewards")) is None:
+        return batch
+    weights = xp.asarray(hyper["gamma"] ** xp.arange(rewards.shape[-1]), rewards.dtype)
+    return {**batch, "reward": (weights * learned(rewards)).sum(-1)}
 
 
 def stored(moments: tuple[Moments, Moments]) -> Arrays:

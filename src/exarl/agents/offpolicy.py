@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Literal, TypeVar
 
 from exarl.agents.algorithm import (
@@ -14,7 +16,7 @@ from exarl.agents.algorithm import (
     flat,
 )
 from exarl.config import param
-from exarl.learning.returns import n_step_returns
+from exarl.learning.returns import n_step_returns, window_rewards
 from exarl.types import Array, Batch, Namespace
 
 
@@ -24,7 +26,10 @@ class OffPolicyConfig(AlgorithmConfig):
 
     batch_size: int = param(64, "transitions in an update", ge=1, le=10**6)
     updates_per_step: float = param(
-        1.0, "updates per environment step, rounded to whole updates per block", gt=0, le=10**4
+        1.0,
+        "updates per environment step; what is left over of a block counts for the next one",
+        gt=0,
+        le=10**4,
     )
     learning_starts: int = param(1000, "environment steps before the first update", ge=0)
     replay_capacity: int = param(50_000, "transitions kept", ge=1, le=10**9)
@@ -53,42 +58,61 @@ class OffPolicy(Algorithm[C_co]):
     uses_replay = True
 
     def n_updates(self, steps: int, made: int) -> int:
+        """Those that fall due within the block, as if updates were made at even distances from the
+        first step on: no remainder is lost, and none needs to be kept."""
         if made < max(self.config.learning_starts, 1):
             return 0
-        return max(1, round(steps * float(self.config.updates_per_step)))
+        # As a fraction, so that 0.1 of 10 steps is 1 whatever the number of steps before them.
+        rate = Fraction(self.config.updates_per_step).limit_denominator(10**12)
+        return math.floor(made * rate) - math.floor((made - steps) * rate)
 
     def rows(self, xp: Namespace, hyper: Hyper, block: AnyBlock) -> dict[str, Array]:
         return self.transitions(xp, hyper, block)
 
     def transitions(self, xp: Namespace, hyper: Hyper, block: AnyBlock) -> dict[str, Array]:
         """The block as independent transitions, [T * B] of each array."""
-        rewards, n_step = self.rewards(hyper, block), self.config.n_step
-        returns, discounts, last = n_step_returns(
-            xp, rewards, block.terminated, block.truncated, hyper["gamma"], n_step
-        )
+        earned, last = self.windows(xp, hyper, block)
         following = block.next_observations()
-        if n_step > 1:
+        if self.config.n_step > 1:
             following = following[last, xp.arange(last.shape[1])]
         arrays = {
             "observation": block.observations[:-1],
             "action": block.actions,
-            "reward": returns,
-            "discount": discounts,
+            **earned,
             "next_observation": following,
         }
         return {name: flat(array) for name, array in arrays.items()}
 
+    def windows(
+        self, xp: Namespace, hyper: Hyper, block: AnyBlock
+    ) -> tuple[dict[str, Array], Array]:
+        """What the windows of ``n_step`` steps earn: ``reward`` and ``discount`` [T, B]; and the last
+        step of each. Where rewards are to be normalised and then cut off, each window's are kept one
+        by one instead, as ``rewards`` [T, B, n]: a sum cannot be cut off by its parts."""
+        rewards, n_step = self.rewards(hyper, block), self.config.n_step
+        returns, discounts, last = n_step_returns(
+            xp, rewards, block.terminated, block.truncated, hyper["gamma"], n_step
+        )
+        if n_step == 1 or not self.config.normalize_rewards or "reward_clip" not in hyper:
+            return {"reward": returns, "discount": discounts}, last
+        single = window_rewards(xp, rewards, last, n_step)
+        return {"rewards": single, "discount": discounts}, last
+
     def after_update(self, hyper: Hyper, state: TrainState, complete: bool) -> TrainState:
-        rate = hyper["tau"]
-        if copies(hyper):
-            rate = 1.0 * (state.updates % self.config.target_update_interval == 0)
+        return self.move_target(hyper, state, soft=True)
+
+    def move_target(self, hyper: Hyper, state: TrainState, soft: bool) -> TrainState:
+        """The state with its target moved: by a copy where one is due or, if ``soft``, by ``tau``."""
+        tau = hyper["tau"]
+        copied = 1.0 * (state.updates % self.config.target_update_interval == 0)
+        if not isinstance(tau, int | float):  # swept: it may be 0 for some of a population
+            rate = soft * tau + (tau == 0) * copied
+        elif tau and not soft:
+            return state
+        else:
+            rate = tau or copied
         moved = {k: v + rate * (state.params[k] - v) for k, v in state.target.items()}
         return state._replace(target=moved)
-
-
-def copies(hyper: Hyper) -> bool:
-    """Whether the target is a periodic copy; a rate that is being compiled is some number."""
-    return isinstance(hyper["tau"], int | float) and not hyper["tau"]
 
 
 def beta_after(
@@ -101,6 +125,11 @@ def beta_after(
 
 
 def weighted_mean(values: Array, batch: Batch) -> Array:
-    """The mean over a batch, with importance weights where the replay gave some."""
+    """The mean over a batch, with importance weights where the replay gave some: for the losses of
+    values, and not for those of policies and temperatures."""
+    # A priority depends on the reward and the state that happened to follow, so that without weights
+    # the values would learn an environment that surprises too often. A policy's loss has only the
+    # state of a transition, and which states it learns from more often is a choice that priorities
+    # make; implementations of TD3 and SAC with priorities weight critics only, too.
     weights = batch.get("weight")
     return values.mean() if weights is None else (weights * values).mean()

@@ -21,7 +21,6 @@ from exarl.agents.algorithm import (
     AnyBlock,
     Hyper,
     Loss,
-    Memory,
     Noise,
     TrainState,
     flat,
@@ -36,7 +35,7 @@ from exarl.learning import distributions as dist
 from exarl.learning.losses import select
 from exarl.learning.returns import vtrace
 from exarl.networks.network import Network
-from exarl.types import Array, Arrays, ArraySpec, Batch, EnvSpec, Metrics, Namespace, Params
+from exarl.types import Array, Arrays, ArraySpec, Batch, EnvSpec, Memory, Metrics, Namespace, Params
 
 
 @dataclass(frozen=True)

@@ -13,15 +13,24 @@ from exarl.agents.algorithm import (
     Algorithm,
     AlgorithmConfig,
     Hyper,
-    Memory,
     memory_of,
 )
-from exarl.export.policy import Affine, ArgMax, Layer, Normalise, Policy, Squash, ToBox
+from exarl.export.policy import (
+    Affine,
+    ArgMax,
+    Layer,
+    Normalise,
+    Policy,
+    Round,
+    Squash,
+    ToBox,
+    evaluate,
+)
 from exarl.learning.exploration import Streams
 from exarl.learning.normalise import CLIP, normalised
 from exarl.networks import ParamLayout
 from exarl.networks.network import Network
-from exarl.types import Array, Arrays, Namespace
+from exarl.types import Array, Arrays, ArraySpec, Memory, Namespace
 
 if TYPE_CHECKING:
     from exarl.agents.compiled import DeviceForward
@@ -77,8 +86,14 @@ class NetworkPolicy:
         return actions, recorded  # type: ignore[return-value]  # NumPy in, NumPy out
 
     def exported(self) -> Policy:
-        """The greedy policy for other programs; ValueError when the network cannot be exported."""
+        """The greedy policy for other programs; ValueError when the network cannot be exported, or when
+        ``act`` does something else than ``greedy`` and ``squashed`` of the algorithm say."""
         algorithm, spec = self._algorithm, self._algorithm.spec
+        if (name := changed(type(algorithm), "act", ("greedy", "squashed"))) is not None:
+            raise ValueError(
+                f"{name} changes act(): give it greedy and squashed, which say what is exported, or"
+                " its agent exported()"
+            )
         first = algorithm.acts_with[0]
         network = algorithm.networks[first]
         if not hasattr(network, "exported"):
@@ -87,16 +102,64 @@ class NetworkPolicy:
         head = [Affine(last.weight[:, algorithm.greedy], last.bias[algorithm.greedy])]
         norm = {name: np.asarray(array) for name, array in self.parts["norm"].items()}
         seen = [Normalise(norm["mean"].ravel(), norm["std"].ravel(), CLIP)] if norm else []
+        size, inputs = int(np.prod(spec.action.shape)), int(np.prod(spec.observation.shape))
+        squash = [Squash() for _ in range(spec.n_actions is None and algorithm.squashed)]
+        layers: tuple[Layer, ...] = (*seen, *body, *head, *squash)
+        self._compare(Policy(layers, inputs, spec.n_actions or size), norm)
         if spec.n_actions is not None:
-            end: list[Layer] = [ArgMax()]
-        else:
-            low, high = np.array(spec.action_low), np.array(spec.action_high)
-            bounded = np.isfinite(low).all() and np.isfinite(high).all()
-            end = [Squash() for _ in range(algorithm.squashed)]
-            end += [ToBox(low, high)] if bounded else []
-        size = 1 if spec.n_actions is not None else int(np.prod(spec.action.shape))
-        inputs = int(np.prod(spec.observation.shape))
-        return Policy((*seen, *body, *head, *end), inputs, size)
+            return Policy((*layers, ArgMax()), inputs, 1)
+        low, high = np.array(spec.action_low), np.array(spec.action_high)
+        bounded = np.isfinite(low).all() and np.isfinite(high).all()
+        end: list[Layer] = [ToBox(low, high)] if bounded else []
+        end += [Round()] if spec.whole_actions else []
+        return Policy((*layers, *end), inputs, size)
+
+    def _compare(self, policy: Policy, norm: Arrays) -> None:
+        """ValueError unless the policy, before its choice or its box, does what ``act`` does at the
+        beginning of episodes."""
+        algorithm, seen = self._algorithm, probes(self._algorithm.spec.observation, norm)
+        memory = {name: spec.zeros(len(seen)) for name, spec in algorithm.memory.items()}
+        actions = np.asarray(
+            algorithm.act(np, self._hyper, self.acting, seen, None, memory or None)[0]
+        )
+        rows = seen.reshape(len(seen), 1, -1)  # to a recurrent policy several are one episode
+        outputs = np.concatenate([evaluate(policy, row) for row in rows])
+        if algorithm.spec.n_actions is None:
+            alike = np.allclose(actions.reshape(outputs.shape), outputs, rtol=1e-3, atol=1e-3)
+        else:  # of actions that are rated alike, rounding decides
+            chosen = outputs[np.arange(len(outputs)), actions]
+            alike = np.allclose(chosen, outputs.max(1), rtol=1e-3, atol=1e-4)
+        if not alike:
+            raise ValueError(
+                f"act() of {type(algorithm).__name__} does not do what its greedy, its squashed and"
+                " the exported() of its network say"
+            )
+
+
+def changed(kind: type, method: str, says: tuple[str, ...]) -> str | None:
+    """The name of the class that overrides a ``method`` which another class had implemented, without
+    ``says``, any of which states what it now does; None: there is none."""
+    for place, owner in enumerate(kind.__mro__):
+        own = vars(owner)
+        if any(name in own for name in says):
+            return None
+        if method in own:
+            earlier = [vars(base).get(method) for base in kind.__mro__[place + 1 :]]
+            implemented = [e for e in earlier if not getattr(e, "__isabstractmethod__", e is None)]
+            return owner.__name__ if implemented else None
+    return None
+
+
+def probes(observation: ArraySpec, norm: Arrays) -> np.ndarray:
+    """Observations of several sizes [N, ...], to try policies on."""
+    rng = np.random.default_rng(0)
+    if observation.dtype == "uint8":
+        return rng.integers(0, 256, (8, *observation.shape), np.uint8)
+    sizes = np.repeat([0.1, 1.0, 10.0], 16).reshape(-1, *[1] * len(observation.shape))
+    drawn = sizes * rng.normal(size=(len(sizes), *observation.shape))
+    if norm:
+        drawn = norm["mean"] + norm["std"] * drawn
+    return drawn.astype(observation.dtype)
 
 
 def recalled(algorithm: Algorithm[AlgorithmConfig]) -> Mapping[str, object]:

@@ -15,7 +15,6 @@ from exarl.agents.algorithm import (
     Acting,
     Hyper,
     Loss,
-    Memory,
     Noise,
     Normals,
     TrainState,
@@ -28,7 +27,7 @@ from exarl.config import param
 from exarl.learning import losses
 from exarl.learning.distributions import categorical_sample, log_softmax, squashed_log_prob
 from exarl.learning.exploration import either
-from exarl.types import Array, Arrays, Batch, EnvSpec, Metrics, Namespace, Params
+from exarl.types import Array, Arrays, Batch, EnvSpec, Memory, Metrics, Namespace, Params
 
 LOG_STD_MIN, LOG_STD_MAX = -10.0, 2.0
 CRITICS = ("q1", "q2")
@@ -41,6 +40,12 @@ class SACConfig(OffPolicyConfig):
     learning_rate: float = param(3e-4, "step size of the optimiser", gt=0)
     batch_size: int = param(256, "transitions in an update", ge=1, le=10**6)
     replay_capacity: int = param(1_000_000, "transitions kept", ge=1, le=10**9)
+    policy_learning_rate: float | None = param(
+        None, "step size of the policy's optimiser; null: learning_rate", gt=0
+    )
+    temperature_learning_rate: float | None = param(
+        None, "step size of the temperature's optimiser; null: learning_rate", gt=0
+    )
     max_grad_norm: float | None = param(None, "clip the gradient's norm; null: do not", gt=0)
     alpha: float = param(1.0, "temperature (weight of the entropy) at the start", gt=0)
     learn_alpha: bool = param(True, "let the temperature follow the target entropy")
@@ -121,13 +126,15 @@ class SoftActorCritic(OffPolicy[SACConfig]):
 
     @property
     def losses(self) -> tuple[Loss, ...]:
-        """One optimiser descends them all; each sees the parameters of the others as they are."""
+        """Each has an optimiser of its own, and sees the parameters of the others as they are."""
         critic = ("critic_loss", "q_mean", "td_error")
         policy = ("policy_loss", "alpha", "entropy")
-        temperature = Loss(("log_alpha",), self.temperature_loss, (), "all")
+        temperature = Loss(
+            ("log_alpha",), self.temperature_loss, (), "temperature", "temperature_learning_rate"
+        )
         return (
-            Loss(CRITICS, self.critic_loss, critic, "all"),
-            Loss(("policy",), self.policy_loss, policy, "all"),
+            Loss(CRITICS, self.critic_loss, critic, "critics"),
+            Loss(("policy",), self.policy_loss, policy, "policy", "policy_learning_rate"),
             *((temperature,) if self.config.learn_alpha else ()),
         )
 
@@ -152,7 +159,8 @@ class SoftActorCritic(OffPolicy[SACConfig]):
     def policy_loss(
         self, xp: Namespace, hyper: Hyper, params: Params, state: TrainState, batch: Batch
     ) -> tuple[Array, Metrics]:
-        """The soft value of the policy's actions by the lesser critic, to be climbed."""
+        """The soft value of the policy's actions by the lesser critic, to be climbed; importance
+        weights are for the critics, see ``weighted_mean``."""
         alpha = xp.exp(params["log_alpha"])
         actions, log_p = self.policy(xp, params, batch["observation"], batch.get("noise"))
         q = self.least_q(xp, params, batch["observation"], actions)

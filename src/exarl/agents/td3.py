@@ -24,7 +24,7 @@ class TD3Config(DDPGConfig):
 def make(spec: EnvSpec, config: TD3Config, network: MakeNetwork) -> DeterministicPolicy:
     """DDPG's algorithm with the lesser of two critics as target, and a smoothed target policy that
     moves less often; ConfigError when it cannot learn in this environment."""
-    check_bounded(spec, "TD3")
+    check_bounded(spec, "TD3-v0")
     critics, size = ("q1", "q2"), math.prod(spec.action.shape)
     networks = networks_for(size, critics, network)
     return DeterministicPolicy(spec, config, networks, critics, config.policy_delay, smooths=True)

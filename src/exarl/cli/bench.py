@@ -18,7 +18,7 @@ from exarl.cli.advice import advise, shown
 from exarl.cli.train import check_ranks
 from exarl.comm.channel import launched_ranks
 from exarl.comm.layout import Layout, plan_layout
-from exarl.config import Configuration
+from exarl.config import STOPS, Configuration
 from exarl.errors import ConfigError
 from exarl.training.measure import (
     ActingRate,
@@ -46,7 +46,8 @@ kept.
 """
 SHARES = {"environment": 0.2, "acting": 0.1, "learning": 0.2, "training": 0.5}
 """The share of the time that each part is measured for."""
-NO_STOPS = ("total_steps", "n_episodes", "target_reward", "eval_interval")
+NOT_MEASURED = (*(key for key in STOPS if key != "wall_time"), "eval_interval")
+"""Parameters that would end or interrupt the measurement."""
 MOST_PRINTED = 4000  # last characters of a failed job's output
 
 
@@ -105,7 +106,7 @@ def bench(words: list[str]) -> int:
 
 def as_benched(configuration: Configuration) -> list[str]:
     """Return flags that make a run learn from its first block and end by its time limit only."""
-    changes = [word for name in NO_STOPS for word in (f"--learner.{name}", "null")]
+    changes = [word for name in NOT_MEASURED for word in (f"--learner.{name}", "null")]
     changes += ["--learner.checkpoint_interval", "1e9", "--learner.profile", "none"]
     if "learning_starts" in configuration.values["agent"]:
         changes += ["--agent.learning_starts", "0"]

@@ -68,7 +68,7 @@ def evaluate(words: list[str]) -> int:
     seeded = configuration.learner.seed
     episode = Episode(env, adapter, limit, seeded, 0, kind=EVALUATION, guard=guard)
     agent = build_agent(configuration, adapter.spec)
-    wanted = made_for(configuration.learner, adapter.spec)
+    wanted = made_for(configuration.learner, configuration.values["model"], adapter.spec)
     steps, weights = stored_weights(run, wanted, step, best)
     try:
         agent.set_weights(weights)

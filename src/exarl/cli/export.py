@@ -72,7 +72,8 @@ def stored_policy(run: RunDirectory, best: bool, trust: bool = False) -> tuple[i
     if found is None:
         raise CheckpointError(f"no usable checkpoint in {folder}")
     try:
-        check_made_for(found, made_for(configuration.learner, adapter.spec))
+        model = configuration.values["model"]
+        check_made_for(found, made_for(configuration.learner, model, adapter.spec))
         agent.set_weights(weights_of(found))
         policy: Policy = describe()
         if (values := action_values(adapter, env.action_space)) is not None:

@@ -59,7 +59,7 @@ def dispatch(words: list[str]) -> int:
         sys.stdout.write(usage())
         return 0
     if words[0] in ("-V", "--version"):
-        from exarl import __version__
+        from exarl.version import __version__
 
         sys.stdout.write(f"exarl {__version__}\n")
         return 0
@@ -91,11 +91,14 @@ def first_of_job() -> bool:
 
 
 def complain(message: str, code: int) -> int:
-    """One line on standard error, from one rank of a job."""
+    """One line on standard error, from the first rank of a job. Returns the exit code."""
     from exarl.comm.channel import launched_ranks
+    from exarl.comm.openmpi import wait_to_be_ended
 
     launched = launched_ranks()
     if launched is None or launched[0] == 0:
         words = (c if c.isprintable() else ascii(c)[1:-1] for c in " ".join(message.split()))
         sys.stderr.write(f"exarl: {''.join(words)}\n")
+    elif code < 128:  # not after a signal, which is meant for all
+        wait_to_be_ended(os.environ)
     return code

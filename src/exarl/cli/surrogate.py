@@ -99,7 +99,7 @@ def fit(
         OUTPUTS,
     )
     rng = np.random.default_rng(seed)
-    falling = compiled.linear(learning_rate, 0.0, epochs * updates)
+    falling = compiled.optax.linear_schedule(learning_rate, 0.0, epochs * updates)
     optimiser = compiled.optimizer("adam", falling, 1.0)
 
     def step(state: tuple[Any, Any], starts: Any) -> tuple[tuple[Any, Any], None]:

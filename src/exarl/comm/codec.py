@@ -13,9 +13,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from exarl.comm.messages import BlockHeader, decode, encode, header
-from exarl.types import ACTOR_PHASES, BLOCK_ARRAYS, FAILURES, Arrays, ArraySpec, Block, EnvSpec
+from exarl.types import (
+    ACTOR_PHASES,
+    BLOCK_ARRAYS,
+    BLOCK_NUMBERS,
+    FAILURES,
+    Arrays,
+    ArraySpec,
+    Block,
+    EnvSpec,
+)
 
-_LONGEST_HEADER = len(header(BlockHeader(*[2**63 - 1] * 8)))
+_LARGEST = 2**63 - 1
+_LONGEST_HEADER = len(header(BlockHeader((_LARGEST,) * len(BLOCK_NUMBERS), *[_LARGEST] * 6)))
 
 
 @dataclass(frozen=True)
@@ -29,9 +39,10 @@ class BlockCodec:
         """The block as bytes, with the ``number`` that its ``sender`` gives it."""
         steps, width = block.rewards.shape
         ends, failed = len(block.episode_returns), len(block.failures)
-        sizes = (ends, steps, width, block.version, block.restarts, failed)
+        numbers = tuple(getattr(block, name) for name in BLOCK_NUMBERS)
+        head = BlockHeader(numbers, sender, number, ends, steps, width, failed)
         arrays = [np.ascontiguousarray(array) for array in self._fields(block)]
-        return np.frombuffer(encode(BlockHeader(sender, number, *sizes), *arrays), np.uint8)
+        return np.frombuffer(encode(head, *arrays), np.uint8)
 
     def decode(self, payload: np.ndarray | bytes) -> Block:
         """The block behind ``payload``; its arrays are views into it.
@@ -53,8 +64,9 @@ class BlockCodec:
         if at != len(body):
             raise ValueError(f"a block of {len(body)} bytes does not fit this run's layout ({at})")
         recorded = dict(zip(self.recorded, arrays[len(BLOCK_ARRAYS) :], strict=True))
-        fields = dict(zip(BLOCK_ARRAYS, arrays, strict=False))
-        block = Block(**fields, recorded=recorded, version=head.version, restarts=head.restarts)
+        named = dict(zip(BLOCK_ARRAYS, arrays, strict=False))
+        numbers = dict(zip(BLOCK_NUMBERS, head.block_numbers, strict=True))
+        block = Block.of(named, recorded, numbers)
         return head, block
 
     def max_bytes(self, steps: int, width: int) -> int:
@@ -75,8 +87,7 @@ class BlockCodec:
             for number, block in zip(numbers or range(len(blocks)), blocks, strict=True)
             for name, array in (
                 *zip(self._names(), self._fields(block), strict=True),
-                ("version", block.version),
-                ("restarts", block.restarts),
+                *((name, getattr(block, name)) for name in BLOCK_NUMBERS),
             )
         }
 
@@ -99,11 +110,10 @@ class BlockCodec:
                     f"{name} of a block is {array.dtype} {list(array.shape)}, not"
                     f" {spec.dtype} {list(shape)}"
                 )
-        return Block(
-            **{name: named[name] for name in BLOCK_ARRAYS},
-            recorded={name: named[f"recorded/{name}"] for name in self.recorded},
-            version=int(named["version"]),
-            restarts=int(named["restarts"]),
+        return Block.of(
+            {name: named[name] for name in BLOCK_ARRAYS},
+            {name: named[f"recorded/{name}"] for name in self.recorded},
+            {name: int(named[name]) for name in BLOCK_NUMBERS},
         )
 
     def _names(self) -> list[str]:

@@ -115,15 +115,14 @@ class ActorState(Typed, frozen=True):
 
 
 class BlockHeader(Typed, frozen=True):
-    """The sender of a block, the block's number, and the sizes of the arrays that follow."""
+    """A block's ``BLOCK_NUMBERS``, its sender, its own number, and the sizes of its arrays."""
 
+    block_numbers: tuple[int, ...]
     sender: int
     number: int  # 1 for the first block of its sender
     ends: int
     steps: int
     width: int
-    version: int
-    restarts: int
     failed: int
 
 

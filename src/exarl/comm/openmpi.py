@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Mapping, MutableMapping
 
 from exarl.errors import ConfigError
 
 _COMPONENTS = "OMPI_MCA_osc"
+PATIENCE_S = 10.0
+"""Seconds that a rank which has failed leaves the first rank to say why."""
 
 
 def open_mpi_version(text: str) -> int:
@@ -36,3 +39,14 @@ def check_one_sided(library: str, environ: Mapping[str, str]) -> None:
             "one-sided communication of Open MPI 4 crashes with its component osc/rdma;"
             f" set {_COMPONENTS}=^rdma before the job starts, or use workflow 'async'"
         )
+
+
+def wait_to_be_ended(environ: Mapping[str, str], patience_s: float = PATIENCE_S) -> None:
+    """Sleep, on another rank than the first, until the launcher ends this process, or ``patience_s``.
+
+    The launcher of Open MPI ends a job as soon as one process fails. When all ranks refuse the same
+    input, one that left sooner than the first rank would keep its message from being written. Other
+    launchers let the first rank end: there is nothing to wait for.
+    """
+    if "OMPI_COMM_WORLD_RANK" in environ:
+        time.sleep(patience_s)

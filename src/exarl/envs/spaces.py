@@ -90,6 +90,7 @@ def adapt(
         tuple(np.ravel(action_space.low).tolist()),
         tuple(np.ravel(action_space.high).tolist()),
         max_episode_steps,
+        whole_actions=_is_whole(action_space),
     )
     return SpaceAdapter(spec, encode, _to_box(action_space), frames)
 
@@ -103,18 +104,23 @@ def _unsupported(env_id: str, space: Space) -> str:
 
 def _to_box(space: spaces.Box, xp: Any = np) -> Callable[[Any], Any]:
     """An agent's action as the environment takes it: [-1, 1] stretched to each bounded dimension,
-    whatever is beyond cut off; unbounded dimensions as they are."""
+    whatever is beyond cut off; unbounded dimensions as they are. Of a Box of integers the nearest."""
     low, high = space.low.astype(np.float64), space.high.astype(np.float64)
-    bounded = np.isfinite(low) & np.isfinite(high)
+    bounded, whole = np.isfinite(low) & np.isfinite(high), _is_whole(space)
     with np.errstate(invalid="ignore"):
         middle = np.where(bounded, (low + high) / 2, 0)
         half = np.where(bounded, (high - low) / 2, 1)
 
     def decode(action: Any) -> Any:
         stretched = xp.minimum(xp.maximum(middle + half * action, low), high)
-        return stretched.astype(space.dtype)
+        # A cast alone would cut off the fraction, and the highest value would hardly ever be taken.
+        return (xp.rint(stretched) if whole else stretched).astype(space.dtype)
 
     return decode
+
+
+def _is_whole(space: spaces.Box) -> bool:
+    return np.issubdtype(space.dtype, np.integer)
 
 
 def _observations(env_id: str, space: Space) -> tuple[ArraySpec, Callable[[Any], Any]]:
@@ -146,6 +152,8 @@ def _discrete_actions(env_id: str, space: Space, nactions: int) -> tuple[int, Ca
             raise ConfigError(f"actions of {env_id} are unbounded and cannot be discretised")
         lows, highs = np.ravel(space.low), np.ravel(space.high)
         axes = [np.linspace(low, high, nactions) for low, high in zip(lows, highs, strict=True)]
+        if _is_whole(space):
+            axes = [np.rint(axis) for axis in axes]
     else:
         raise ConfigError(_unsupported(env_id, space))
     count = math.prod(len(axis) for axis in axes)

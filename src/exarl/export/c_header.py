@@ -15,9 +15,11 @@ from exarl.export.policy import (
     Choose,
     Convolution,
     Layer,
+    LayerNorm,
     Lstm,
     Normalise,
     Policy,
+    Round,
     Scale,
     Squash,
     ToBox,
@@ -94,6 +96,19 @@ for (int row = 0; row < {rows}; row++)
                     out[j] += in[i] * w[i * {n_out} + j];
         }}
     }}
+"""
+
+_LAYER_NORM = """\
+for (int group = 0; group < {n_in}; group += {features}) {{
+    const float *in = {x} + group;
+    float mean = 0.0f, variance = 0.0f;
+    for (int i = 0; i < {features}; i++)
+        mean += in[i] / {features}.0f;
+    for (int i = 0; i < {features}; i++)
+        variance += (in[i] - mean) * (in[i] - mean) / {features}.0f;
+    for (int i = 0; i < {features}; i++)
+        {y}[group + i] = (in[i] - mean) / sqrtf(variance + {epsilon});
+}}
 """
 
 _LSTM = """\
@@ -266,6 +281,9 @@ def _code(layer: Layer, values: dict[str, Any]) -> str:
                 stride=layer.stride,
                 width=layer.width,
             )
+        case LayerNorm():
+            epsilon = _literal(layer.epsilon)
+            return _LAYER_NORM.format(**values, features=layer.features, epsilon=epsilon)
         case Lstm():
             return _LSTM.format(**values, units=layer.units, gates=4 * layer.units)
         case ArgMax():
@@ -278,7 +296,7 @@ def _code(layer: Layer, values: dict[str, Any]) -> str:
 
 
 def _elementwise(
-    layer: Activation | Normalise | Scale | Squash | ToBox, name: str, x: str, k: int
+    layer: Activation | Normalise | Scale | Squash | ToBox | Round, name: str, x: str, k: int
 ) -> str:
     """The expression for one value of a layer whose values are independent."""
     match layer:
@@ -296,3 +314,5 @@ def _elementwise(
         case ToBox():
             low, high = f"{name}_low{k}[i]", f"{name}_high{k}[i]"
             return f"{name}_clip({low} + ({x} + 1.0f) * (0.5f * ({high} - {low})), {low}, {high})"
+        case Round():
+            return f"rintf({x})"

@@ -15,9 +15,11 @@ from exarl.export.policy import (
     Choose,
     Convolution,
     Layer,
+    LayerNorm,
     Lstm,
     Normalise,
     Policy,
+    Round,
     Scale,
     Squash,
     ToBox,
@@ -63,6 +65,11 @@ def _add(graph: _Graph, layer: Layer, x: str, number: int) -> str:
             return graph.op("Mul", x, graph.op("Sigmoid", x))
         case Activation() | Squash():
             return graph.op("Tanh", x)
+        case LayerNorm():
+            groups = graph.op("Reshape", x, np.array([0, -1, layer.features]))
+            scale = np.ones(layer.features)
+            normal = graph.op("LayerNormalization", groups, scale, epsilon=layer.epsilon)
+            return graph.op("Flatten", normal, axis=1)
         case Normalise():
             scaled = graph.op("Div", graph.op("Sub", x, layer.mean), layer.std)
             return graph.op("Clip", scaled, -layer.clip, layer.clip)
@@ -81,6 +88,8 @@ def _add(graph: _Graph, layer: Layer, x: str, number: int) -> str:
             moved = graph.op("Mul", graph.op("Add", x, 1.0), 0.5 * (layer.high - layer.low))
             moved = graph.op("Add", moved, layer.low)
             return graph.op("Min", graph.op("Max", moved, layer.low), layer.high)
+        case Round():
+            return graph.op("Round", x)
 
 
 def _convolution(graph: _Graph, layer: Convolution, x: str) -> str:

@@ -27,6 +27,14 @@ class Activation:
 
 
 @dataclass(frozen=True)
+class LayerNorm:
+    """Mean 0 and variance 1 for each ``features`` values in a row: those of one position."""
+
+    features: int
+    epsilon: float  # added to the variance
+
+
+@dataclass(frozen=True)
 class Normalise:
     """(x - mean) / std, cut to +-clip."""
 
@@ -93,8 +101,24 @@ class ToBox:
     high: np.ndarray  # [in], finite
 
 
+@dataclass(frozen=True)
+class Round:
+    """The nearest whole number, of two the even one."""
+
+
 Layer = (
-    Affine | Activation | Normalise | Scale | Convolution | Lstm | ArgMax | Choose | Squash | ToBox
+    Affine
+    | Activation
+    | LayerNorm
+    | Normalise
+    | Scale
+    | Convolution
+    | Lstm
+    | ArgMax
+    | Choose
+    | Squash
+    | ToBox
+    | Round
 )
 
 
@@ -154,6 +178,11 @@ def _apply(layer: Layer, x: np.ndarray) -> np.ndarray:
             return x * _sigmoid(x)
         case Activation() | Squash():
             return np.tanh(x)
+        case LayerNorm():
+            groups = x.reshape(len(x), -1, layer.features)
+            centred = groups - groups.mean(2, keepdims=True)
+            variance = np.square(centred).mean(2, keepdims=True)
+            return (centred / np.sqrt(variance + layer.epsilon)).reshape(x.shape)
         case Normalise():
             return np.clip((x - layer.mean) / layer.std, -layer.clip, layer.clip)
         case Scale():
@@ -169,6 +198,8 @@ def _apply(layer: Layer, x: np.ndarray) -> np.ndarray:
         case ToBox():
             moved = layer.low + (x + 1) * (0.5 * (layer.high - layer.low))
             return np.clip(moved, layer.low, layer.high)
+        case Round():
+            return np.rint(x)
 
 
 def _sigmoid(x: np.ndarray) -> np.ndarray:
@@ -211,6 +242,11 @@ def _size_after(layer: Layer, size: int) -> int:
         case Lstm(weight=weight, units=units):
             taken, given = len(weight) - units, units
             shapes = {"weight": (taken + units, 4 * units), "bias": (4 * units,)}
+        case LayerNorm(features=features):
+            if features < 1 or size % features:
+                raise ValueError(f"{size} values are no groups of {features}")
+            if layer.epsilon <= 0:
+                raise ValueError("epsilon is not positive")
         case Normalise():
             shapes = {"mean": (size,), "std": (size,)}
             if not (layer.std > 0).all():

@@ -117,6 +117,19 @@ def epsilon_greedy(xp: Namespace, q_values: Array, epsilon: float | Array, unifo
     return xp.where(explore, (uniform[:, 1] * q_values.shape[-1]).astype(greedy.dtype), greedy)
 
 
+def ou_noise(
+    xp: Namespace,
+    noise: Array,
+    theta: float | Array,
+    deviation: float | Array,
+    normal: Array,
+) -> Array:
+    """An Ornstein-Uhlenbeck process one step on: what it forgets, ``theta``, is replaced by as much
+    fresh noise as keeps its stationary standard deviation at ``deviation``."""
+    kept = 1 - theta
+    return kept * noise + deviation * xp.sqrt(1 - kept**2) * normal
+
+
 def either(
     xp: Namespace, condition: bool | Array, yes: Callable[[], Array], no: Callable[[], Array]
 ) -> Array:

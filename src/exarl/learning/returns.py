@@ -32,6 +32,13 @@ def n_step_returns(
     return returns, xp.where(finished, 0, discounts).astype(rewards.dtype), last
 
 
+def window_rewards(xp: Namespace, rewards: Array, last: Array, n: int) -> Array:
+    """The rewards of each window [T, B, n], zero after its ``last`` step."""
+    step = xp.arange(len(rewards))[:, None] + xp.arange(n)  # [T, n]
+    ahead = rewards[xp.minimum(step, len(rewards) - 1)].swapaxes(1, 2)
+    return xp.where(step[:, None] <= last[..., None], ahead, 0).astype(rewards.dtype)
+
+
 def backward_sum(xp: Namespace, values: Array, factors: Array) -> Array:
     """``sums[t] = values[t] + factors[t] * sums[t + 1]``, zero beyond the end, for [T, ...].
 

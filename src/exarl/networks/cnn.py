@@ -11,8 +11,14 @@ import numpy as np
 
 from exarl.config import param
 from exarl.errors import ConfigError
-from exarl.export.policy import Activation, Convolution, Layer, Scale
-from exarl.networks.layers import ACTIVATIONS, FeedForward, uniform
+from exarl.export.policy import Convolution, Layer, Scale
+from exarl.networks.layers import (
+    FeedForward,
+    check_normalised,
+    exported_hidden,
+    hidden_function,
+    uniform,
+)
 from exarl.networks.mlp import MLP, MLPConfig
 from exarl.types import Array, Arrays, ArraySpec, Namespace, Params
 
@@ -33,6 +39,11 @@ class CNNConfig:
         (512,), "units of each dense layer after the convolutions; [] for none", ge=1, le=65536
     )
     activation: Literal["relu", "tanh", "silu"] = param("relu", "activation of all hidden layers")
+    layer_norm: bool = param(
+        False,
+        "normalise each layer to mean 0 and variance 1 before its activation, a convolution over its"
+        " filters at each position",
+    )
 
 
 @dataclass(frozen=True)
@@ -59,6 +70,9 @@ class CNN(FeedForward):
                 "filters, kernels and strides need one number per layer, not"
                 f" {len(cfg.filters)}, {len(cfg.kernels)} and {len(cfg.strides)}"
             )
+        if cfg.layer_norm:
+            check_normalised("filters", cfg.filters)
+            check_normalised("hidden", cfg.hidden)
         height, width, _ = self._image
         if not _fits(height, width, cfg.kernels, cfg.strides):
             small = next(layers for layers in SMALL if _fits(height, width, *layers[1:]))
@@ -83,28 +97,30 @@ class CNN(FeedForward):
     def apply(
         self, xp: Namespace, params: Params, observations: Array, extra: Array | None = None
     ) -> Array:
-        activation = ACTIVATIONS[self.config.activation]
+        # Layer normalisation is over the last axis, the filters, at each position on its own, as in
+        # PQN (Gallici et al., ICLR 2025): it commutes with shifts of the image, as the layer does.
+        function = hidden_function(self.config.activation, self.config.layer_norm)
         x = observations.transpose(0, *(axis + 1 for axis in self._axes))
         x = x.astype(params["0/w"].dtype)
         x = x.reshape(len(x), *self._image)
         if self.observation.dtype == "uint8":
             x = x / 255
         for n, stride in enumerate(self.config.strides):
-            x = activation(xp, convolve(xp, x, params[f"conv{n}/w"], stride) + params[f"conv{n}/b"])
+            x = function(xp, convolve(xp, x, params[f"conv{n}/w"], stride) + params[f"conv{n}/b"])
         return self._head.apply(xp, params, x, extra)
 
     def exported(self, params: Arrays) -> tuple[Layer, ...]:
         """What ``apply`` does, as layers for other programs; ValueError unless channels come last."""
         if self._axes != tuple(range(len(self._axes))):
             raise ValueError("only images with the channels last can be exported")
-        active = Activation(self.config.activation)
+        cfg = self.config
         height, width, _ = self._image
         layers: list[Layer] = [Scale(1 / 255)] if self.observation.dtype == "uint8" else []
-        for n, (kernel, stride) in enumerate(
-            zip(self.config.kernels, self.config.strides, strict=True)
-        ):
+        shapes = zip(cfg.kernels, cfg.strides, cfg.filters, strict=True)
+        for n, (kernel, stride, filters) in enumerate(shapes):
             w, b = params[f"conv{n}/w"], params[f"conv{n}/b"]
-            layers += [Convolution(w, b, stride, height, width), active]
+            layers.append(Convolution(w, b, stride, height, width))
+            layers += exported_hidden(cfg.activation, cfg.layer_norm, filters)
             height, width = ((side - kernel) // stride + 1 for side in (height, width))
         return (*layers, *self._head.exported(params))
 
@@ -133,7 +149,8 @@ class CNN(FeedForward):
         height, width = (_length(side, cfg.kernels, cfg.strides) for side in self._image[:2])
         channels = cfg.filters[-1] if cfg.filters else self._image[2]
         features = ArraySpec((height * width * channels,), "float32")
-        return MLP(MLPConfig(cfg.hidden, cfg.activation), features, self.outputs, self.extra)
+        dense = MLPConfig(cfg.hidden, cfg.activation, layer_norm=cfg.layer_norm)
+        return MLP(dense, features, self.outputs, self.extra)
 
 
 def convolve(xp: Namespace, x: Array, w: Array, stride: int) -> Array:

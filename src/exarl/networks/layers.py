@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
+from typing import Literal, TypeAlias
 
 import numpy as np
 
+from exarl.errors import ConfigError
+from exarl.export.policy import Activation, Layer, LayerNorm
 from exarl.types import Array, ArraySpec, Namespace, Params
 
 
@@ -29,6 +32,65 @@ def silu(xp: Namespace, x: Array) -> Array:
 
 ActivationFunction: TypeAlias = Callable[[Namespace, Array], Array]
 ACTIVATIONS: dict[str, ActivationFunction] = {"relu": relu, "tanh": tanh, "silu": silu}
+
+EPSILON = 1e-5
+"""What layer normalisation adds to the variance."""
+
+
+def layer_norm(xp: Namespace, x: Array) -> Array:
+    """[..., features] with mean 0 and variance 1 over the features; no scale or offset is learned.
+
+    The statistics are those of float32 (or more) also where ``x`` is narrower.
+    """
+    if x.dtype.itemsize < 4:
+        return layer_norm(xp, x.astype(np.float32)).astype(x.dtype)
+    centred = x - _mean(xp, x)
+    return centred / xp.sqrt(_mean(xp, centred * centred) + EPSILON)
+
+
+def _mean(xp: Namespace, x: Array) -> Array:
+    """The mean over the last axis, which is kept.
+
+    In NumPy as a product: for the few rows of acting, x.mean() takes several times as long. Not so in
+    JAX, where a device may round the factors of a product.
+    """
+    if xp is np:
+        return x.dot(_shares(x.shape[-1], x.dtype))[..., None]
+    return x.mean(-1, keepdims=True)
+
+
+@cache
+def _shares(size: int, dtype: np.dtype) -> np.ndarray:
+    shares = np.full(size, 1 / size, dtype)
+    shares.flags.writeable = False
+    return shares
+
+
+def hidden_function(activation: str, normalised: bool) -> ActivationFunction:
+    """What a hidden layer does to its pre-activations [..., features]."""
+    function = ACTIVATIONS[activation]
+    return partial(_after_layer_norm, function) if normalised else function
+
+
+def _after_layer_norm(function: ActivationFunction, xp: Namespace, x: Array) -> Array:
+    return function(xp, layer_norm(xp, x))
+
+
+def exported_hidden(
+    activation: Literal["relu", "tanh", "silu"], normalised: bool, features: int
+) -> tuple[Layer, ...]:
+    """``hidden_function`` as layers for other programs."""
+    norm = (LayerNorm(features, EPSILON),) if normalised else ()
+    return (*norm, Activation(activation))
+
+
+def check_normalised(key: str, sizes: Sequence[int]) -> None:
+    """ConfigError when a layer to be normalised has one feature, which would always be 0."""
+    if 1 in sizes:
+        raise ConfigError(
+            f"layer_norm makes a layer of one unit always 0; {key} is {list(sizes)}: take at least 2"
+            " or leave layer_norm off"
+        )
 
 
 def flat(xp: Namespace, observations: Array, extra: Array | None, dtype: np.dtype) -> Array:

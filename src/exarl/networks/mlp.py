@@ -11,12 +11,14 @@ from typing import Literal
 import numpy as np
 
 from exarl.config import param
-from exarl.export.policy import Activation, Affine, Layer
+from exarl.export.policy import Affine, Layer
 from exarl.networks.layers import (
-    ACTIVATIONS,
     ActivationFunction,
     FeedForward,
+    check_normalised,
+    exported_hidden,
     flat,
+    hidden_function,
     orthogonal,
     uniform,
 )
@@ -33,6 +35,9 @@ class MLPConfig:
         "uniform", "initial values: uniform in +-1/sqrt(fan-in), or orthogonal with gain sqrt(2)"
     )
     output_gain: float = param(1.0, "gain of the last layer when init is orthogonal", ge=0)
+    layer_norm: bool = param(
+        False, "normalise each hidden layer to mean 0 and variance 1 before its activation"
+    )
 
 
 @dataclass(frozen=True)
@@ -48,6 +53,11 @@ class MLP(FeedForward):
     observation: ArraySpec
     outputs: int
     extra: int = 0
+
+    def __post_init__(self) -> None:
+        """ConfigError when a layer is too small to be normalised."""
+        if self.config.layer_norm:
+            check_normalised("hidden", self.config.hidden)
 
     def init(self, rng: np.random.Generator) -> Arrays:
         """``{layer}/w`` [fan-in, units] and ``{layer}/b`` [units]."""
@@ -66,21 +76,24 @@ class MLP(FeedForward):
     def apply(
         self, xp: Namespace, params: Params, observations: Array, extra: Array | None = None
     ) -> Array:
-        activation, hidden, (w_out, b_out) = self._layers
+        function, hidden, (w_out, b_out) = self._layers
         x = flat(xp, observations, extra, params[w_out].dtype)
         for w, b in hidden:
-            x = activation(xp, x @ params[w] + params[b])
+            x = function(xp, x @ params[w] + params[b])
         return x @ params[w_out] + params[b_out]
 
     def exported(self, params: Arrays) -> tuple[Layer, ...]:
         """What ``apply`` does, as layers for other programs."""
         _, hidden, (w_out, b_out) = self._layers
-        active = Activation(self.config.activation)
-        layers = [layer for w, b in hidden for layer in (Affine(params[w], params[b]), active)]
+        cfg = self.config
+        layers: list[Layer] = []
+        for units, (w, b) in zip(cfg.hidden, hidden, strict=True):
+            layers.append(Affine(params[w], params[b]))
+            layers += exported_hidden(cfg.activation, cfg.layer_norm, units)
         return (*layers, Affine(params[w_out], params[b_out]))
 
     @cached_property
     def _layers(self) -> tuple[ActivationFunction, list[tuple[str, str]], tuple[str, str]]:
-        """The activation, the names of the hidden layers' parameters, and of the last one's."""
+        """The hidden layers' function, and the names of their parameters and of the last one's."""
         *hidden, last = [(f"{n}/w", f"{n}/b") for n in range(len(self.config.hidden) + 1)]
-        return ACTIVATIONS[self.config.activation], hidden, last
+        return hidden_function(self.config.activation, self.config.layer_norm), hidden, last

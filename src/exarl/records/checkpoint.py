@@ -22,12 +22,12 @@ from typing import Any
 
 import numpy as np
 
-from exarl import __version__
 from exarl.config import LearnerConfig
 from exarl.errors import CheckpointError
 from exarl.records.directory import RunDirectory, read_regular, reason
 from exarl.records.replacing import remove, replacing, sync_to_disk
 from exarl.types import Arrays, ArraySpec, EnvSpec
+from exarl.version import __version__
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +39,7 @@ _DIGITS = 2 * hashlib.sha256().digest_size
 _NAME = re.compile("[0-9]+")
 _MISFIT = (LookupError, TypeError, ValueError, AttributeError)
 _DAMAGE = (*_MISFIT, OSError, RecursionError, MemoryError)
+_BEFORE = {"layer_norm": "false"}  # of checkpoints that do not name it, which are older than it
 _LEARNED = ("weights", "params/", "target/", "optimizer/", "learned/")  # "learned/" in format 0
 
 
@@ -168,12 +169,16 @@ def weights_of(checkpoint: Checkpoint) -> np.ndarray:
     return weights
 
 
-def made_for(learner: LearnerConfig, spec: EnvSpec) -> dict[str, str]:
-    """What a checkpoint belongs to: the agent, its network and the environment."""
+def made_for(learner: LearnerConfig, model: Mapping[str, object], spec: EnvSpec) -> dict[str, str]:
+    """What a checkpoint belongs to: the agent, its network and the environment.
+
+    Of the network's parameters ``model`` it names one that no array of the checkpoint shows.
+    """
     action = _form(spec.action) if spec.n_actions is None else f"one of {spec.n_actions}"
     return {
         "agent": learner.agent,
         "model_type": learner.model_type,
+        "layer_norm": json.dumps(bool(model.get("layer_norm"))),
         "env": learner.env,
         "observation": _form(spec.observation),
         "action": action,
@@ -183,8 +188,7 @@ def made_for(learner: LearnerConfig, spec: EnvSpec) -> dict[str, str]:
 def check_made_for(checkpoint: Checkpoint, run: Mapping[str, str]) -> None:
     """ValueError when a checkpoint belongs to something else than ``run``; see ``made_for``."""
     stored = checkpoint.numbers.get("made_for")
-    if not isinstance(stored, dict):  # format 0 does not say
-        return
+    stored = _BEFORE | (stored if isinstance(stored, dict) else {})  # format 0 does not say
     for key, value in run.items():
         if stored.get(key, value) != value:
             raise ValueError(f"{key} is {stored[key]} in the checkpoint, {value} in this run")

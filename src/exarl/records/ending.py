@@ -101,6 +101,7 @@ def _from_last_row(run: RunDirectory) -> dict[str, Any]:
         "updates_per_s": round(count("updates_total") / seconds, 1) if seconds else 0.0,
         "best_reward_mean": None,
         "best_evaluation": None,
+        "last_evaluation": None,
         "last_reward_mean": finite(row, "episode_reward_mean"),
         **{column: count(column) for column in FROM_BLOCKS},
         "env_failures": {kind: count(f"env_{kind}") for kind in FAILURES},

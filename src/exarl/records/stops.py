@@ -23,7 +23,8 @@ REWARD = "episode_reward_mean"
 
 @dataclass(frozen=True)
 class StopRule:
-    """Ends a run when ``column`` of its metrics reaches the limit.
+    """Ends a run when ``column`` of its metrics reaches the limit: a column that counts
+    (``Counters.column``), the time, or the mean return.
 
     ``key`` is the parameter that sets the limit. It is also the ``reason`` in summary.json, which
     ``exarl runs`` and the answer to a resume of a finished run show.
@@ -31,7 +32,7 @@ class StopRule:
 
     key: str
     column: str
-    total: str  # the last value of the column, in summary.json
+    total: str  # the name in summary.json of the column's last value
     seconds_left: Callable[[Row, float, float], float | None] | None = None
     """``(row, value, limit)`` -> seconds until the value reaches the limit, or None if the row does not
     tell. A rule without this function cannot be predicted."""

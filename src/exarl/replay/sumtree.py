@@ -13,7 +13,7 @@ levels below one long cumulative sum beat the twenty levels of a binary tree twi
 class SumTree:
     """Weights of ``capacity`` items, zero at first, in a tree of their sums.
 
-    Sums are summed anew from the children whenever one of these changes: no rounding accumulates.
+    A sum is computed from its children whenever one of them changes, so rounding does not accumulate.
     """
 
     def __init__(self, capacity: int) -> None:

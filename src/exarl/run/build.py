@@ -138,6 +138,7 @@ def build_agent(configuration: Configuration, spec: EnvSpec) -> ExaAgent:
     agent: ExaAgent = agent_class(
         spec, configuration.build("agent", agent_class.Config), network, learner.seed
     )
+    agent.total_steps = learner.total_steps
     return agent
 
 

@@ -150,6 +150,7 @@ def build_learner(
         check_every=getattr(task.workflow.config, "check_learners", 0),
         evaluator=build_evaluator(task.configuration, home) if first else None,
         situation=situation_of(task.configuration, task.workflow, task.layout),
+        model=task.configuration.values["model"],
     )
     stack.callback(loop.abandon)
     return Learner(

@@ -111,7 +111,7 @@ def load_stored(task: ProcessTask, spec: EnvSpec, codec: BlockCodec, path: Path)
     """This learner's part of the checkpoint at ``path``; CheckpointError where it does not fit."""
     loaded = load_checkpoint(path)
     with fitting(task.run, loaded):
-        check_made_for(loaded, made_for(task.config, spec))
+        check_made_for(loaded, made_for(task.config, task.configuration.values["model"], spec))
         stored = with_other_streams(loaded, task.rollbacks)
         own = part_for(stored, task.role.rank)
         pending = codec.unpack(own.arrays.get("pending", {}))

@@ -45,9 +45,12 @@ class SweepOptions:
     objective: Literal["median", "iqm", "mean"] = param(
         "median", "how the values of a setting's seeds are combined; iqm: interquartile mean"
     )
-    metric: Literal["last_reward_mean", "best_reward_mean", "auc", "evaluation"] = param(
+    metric: Literal[
+        "last_reward_mean", "best_reward_mean", "auc", "evaluation", "last_evaluation"
+    ] = param(
         "last_reward_mean",
-        "the value of a training, maximised; auc: mean over all steps; evaluation: best evaluation",
+        "the value of a training, maximised; auc: mean over all steps; evaluation, last_evaluation:"
+        " the best evaluation, that of the last policy",
     )
     points: int = param(5, "grid: number of values of a range without a step", ge=2, le=1000)
     marks: int = param(10, "pruner: how often a training is compared with others", ge=1, le=1000)
@@ -229,8 +232,8 @@ def check_study(study: StudyConfig) -> None:
             learner = found.learner
             plan_layout(options.procs, learner.learner_procs, learner.process_per_env)
             check_configuration(found, options.procs)
-            if options.metric == "evaluation" and learner.eval_interval is None:
-                raise ConfigError("metric evaluation needs --eval_interval")
+            if options.metric.endswith("evaluation") and learner.eval_interval is None:
+                raise ConfigError(f"metric {options.metric} needs --eval_interval")
             if options.pruner != "none" and learner.total_steps is None:
                 raise ConfigError("a pruner compares trainings by their steps: give --total_steps")
 

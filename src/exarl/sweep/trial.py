@@ -21,6 +21,7 @@ _METRICS = {
     "last_reward_mean": "last_reward_mean",
     "best_reward_mean": "best_reward_mean",
     "evaluation": "best_evaluation",
+    "last_evaluation": "last_evaluation",
 }
 
 

@@ -52,11 +52,11 @@ class Counters:
             before = self.failures.get(str(env_id), [0] * len(counts))
             self.failures[str(env_id)] = [a + b for a, b in zip(before, counts, strict=True)]
 
-    def column(self, name: str) -> int | None:
-        """The present value of a column that counts; None for any other."""
+    def column(self, name: str) -> int:
+        """The present value of a column that counts; KeyError for any other."""
         if name in self.totals:
             return self.totals[name]
-        return int(getattr(self, _COLUMNS[name])) if name in _COLUMNS else None
+        return int(getattr(self, _COLUMNS[name]))
 
     def failures_by_kind(self) -> dict[str, int]:
         sums = np.sum(list(self.failures.values()), 0, int) if self.failures else 0

@@ -6,7 +6,7 @@ import dataclasses
 import logging
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -43,6 +43,7 @@ class LearningLoop:
 
     Of several learners (``in_team``) only the first has ``run``: it reports for all and decides when
     to stop. Every ``check_every`` iterations their weights are compared.
+    ``model`` are the parameters of the agent's network, for its checkpoints.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class LearningLoop:
         check_every: int = 0,
         evaluator: Evaluator | None = None,
         situation: Situation | None = None,
+        model: Mapping[str, object] | None = None,
     ) -> None:
         self.agent = agent
         self.compiling = Compiling(clock, progress)
@@ -67,7 +69,7 @@ class LearningLoop:
         self.watch = Watch(config.on_divergence, self._now, progress.note)
         self.window = RewardWindow(config.reward_window)
         self.reason: str | None = None
-        self._config = config
+        self._config, self._model = config, model or {}
         self._run = run
         self._part = part_of(run) if run else None
         self._progress, self._clock, self._signals = progress, clock, signals
@@ -83,7 +85,9 @@ class LearningLoop:
         self._in_team = in_team
         self._check_every = check_every
         self._evaluator = evaluator
+        self.last_evaluation: Evaluation | None = None  # of this part of the run
         self._situation = situation or Situation()
+        self._past_schedule = False  # whether the user knows
         self._started = self._last_checkpoint = time.monotonic()
         self._first_steps, self._first_updates = self.counters.steps, self.counters.updates
         self.reason = self._stop_reason()
@@ -145,6 +149,8 @@ class LearningLoop:
         updates = int(metrics.pop("updates", 0))
         self._rows.finish()
         self._rows.add(metrics, report.lags, learnt=updates > 0)
+        if updates and not self._past_schedule:
+            self._tell_schedule()
         counters.add(report, updates)
         self.window.add(report.returns, report.lengths)
         self._actor_seconds += report.seconds or 0.0
@@ -204,7 +210,7 @@ class LearningLoop:
                     self._metrics.flush()
             arrays, numbers = self.agent.state()
             state = {
-                "made_for": made_for(self._config, self.agent.spec),
+                "made_for": made_for(self._config, self._model, self.agent.spec),
                 "counters": {**dataclasses.asdict(self.counters), "seconds": self.seconds},
                 "window": [list(self.window.returns), list(self.window.lengths)],
                 "since": since,
@@ -243,8 +249,7 @@ class LearningLoop:
         assert self._metrics is not None and self._run is not None
         self._tally = tally
         self._rows.finish()
-        if self._evaluator is not None:
-            self._store(self._evaluator.result(wait=not self.interrupted))
+        self._evaluate_last()
         if self.watch.stops:
             self.reason = DIVERGENCE  # whatever else would have ended it
         check_part(self._run, self._part)
@@ -253,6 +258,21 @@ class LearningLoop:
             summary = write_summary(self._run, self.summary() | self.watch.verdict(self._run))
         note_end(summary["reason"])
         return summary
+
+    def _evaluate_last(self) -> None:
+        """Wait for a running evaluation and evaluate the last weights, unless somebody waits for the end
+        of the run or they are not finite."""
+        evaluator, steps = self._evaluator, self.counters.steps
+        if evaluator is None:
+            return
+        self._store(evaluator.result(wait=not self.interrupted))
+        done = self.last_evaluation is not None and self.last_evaluation.steps == steps
+        if done or steps == self._first_steps or self.interrupted or self.watch.stops:
+            return
+        evaluator.offer(steps, self.agent.get_weights, at_once=True)
+        while not self.interrupted and evaluator.running:
+            evaluator.wait(0.1)  # so that a signal is noticed
+        self._store(evaluator.result())
 
     def abandon(self) -> None:
         """Close the files and the evaluation, whether or not the run has ended well."""
@@ -266,6 +286,7 @@ class LearningLoop:
         if evaluation is None or not evaluation.rewards:
             return
         assert self._run is not None and self._metrics is not None
+        self.last_evaluation = evaluation
         counters, reward = self.counters, evaluation.reward_mean
         better = counters.best_evaluation is None or reward >= counters.best_evaluation
         if better:
@@ -275,7 +296,7 @@ class LearningLoop:
             if better:
                 arrays = {"agent": {"weights": evaluation.weights}}
                 numbers = {"counters": {"steps": evaluation.steps}, "reward_mean": reward}
-                numbers["made_for"] = made_for(self._config, self.agent.spec)
+                numbers["made_for"] = made_for(self._config, self._model, self.agent.spec)
                 save_checkpoint(
                     self._run.best, evaluation.steps, Checkpoint(arrays, numbers), keep=1
                 )
@@ -284,6 +305,14 @@ class LearningLoop:
         )
 
     # -- inside -----------------------------------------------------------------------------------
+
+    def _tell_schedule(self) -> None:
+        """Say so if a block was trained beyond the end of a schedule; the counters are before it."""
+        line = self.agent.after_schedule(self.counters.steps, self.counters.updates)
+        if line is not None:
+            self._past_schedule = True
+            if self._run is not None:
+                self._progress.note(line)
 
     def _now(self) -> tuple[int, int]:
         return self.counters.iteration, self.counters.steps
@@ -332,6 +361,7 @@ class LearningLoop:
             "updates_per_s": round((counters.updates - self._first_updates) / ran, 1),
             "best_reward_mean": counters.best_reward,
             "best_evaluation": counters.best_evaluation,
+            "last_evaluation": self.last_evaluation and self.last_evaluation.reward_mean,
             "rollbacks": counters.rollbacks,
             "last_reward_mean": mean(self.window.returns) if self.window.returns else None,
             **counters.totals,

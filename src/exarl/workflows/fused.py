@@ -7,15 +7,18 @@ seed and parameters, may be trained at once: the program is then mapped over the
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from exarl.agents.agent import NetworkAgent
 from exarl.agents.algorithm import AlgorithmConfig, Hyper
+from exarl.agents.optimizers import check_optimizer
 from exarl.config import param, schema_of
 from exarl.errors import ConfigError, EnvironmentFailure
 from exarl.records.directory import writing
@@ -30,7 +33,7 @@ from exarl.workflows.population import Member, members, table_of
 if TYPE_CHECKING:
     from exarl.workflows.fused_program import Carry, IterationReport
 
-    Iterate = Callable[[Carry, Array, Hyper], tuple[Carry, IterationReport]]
+    Iterate = Callable[[Carry, Array, Array, Hyper, int], tuple[Carry, IterationReport]]
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,9 @@ class Fused(ExaWorkflow):
             raise ConfigError("data_generation must be learner in workflow 'fused'")
         if config.action_type == "fixed":
             raise ConfigError("action_type must be variable in workflow 'fused'")
-        count = len(population_of(process, agent, self.config))
+        population = population_of(process, agent, self.config)
+        count = len(population)
+        check_optimizer(agent.config, process.config.total_steps, population[0])
         if count > 1 and config.eval_interval is not None:
             raise ConfigError("eval_interval is for one agent, not for a population")
         from exarl.agents import compiled  # first, since it sets JAX up
@@ -95,6 +100,7 @@ class Driver:
 
         self._learner, self._agent, self._loop = learner, agent, learner.loop
         self._members = population_of(learner, agent, config)
+        agent.swept = tuple(self._members[0])
         assert learner.adapter is not None
         envs = DeviceEnvs.of(learner.envs[0], learner.adapter)
         steps, window = learner.config.block_steps, learner.config.reward_window
@@ -102,6 +108,8 @@ class Driver:
         self._program = FusedProgram.of(agent, envs, n_envs, steps, window)
         self._block = n_envs * steps
         self._steps = self._loop.counters.steps
+        # As many as are compiled while there are none to make.
+        self._updates = max(1, agent.algorithm.n_updates(self._block, sys.maxsize))
         self._queue: deque[IterationReport] = deque()
         self._compiled = compiled
         self._carry, self._parameters, self._iterate = self._build(config.devices)
@@ -137,8 +145,12 @@ class Driver:
     def _launch(self) -> None:
         """Queue an iteration on the device without waiting."""
         now = np.array(self._steps, np.float32)
+        due = self._agent.algorithm.n_updates(self._block, self._steps + self._block)
+        self._updates = due or self._updates
         with self._learner.clock.phase("device"):
-            self._carry, report = self._iterate(self._carry, now, self._parameters)
+            self._carry, report = self._iterate(
+                self._carry, now, np.array(due > 0), self._parameters, self._updates
+            )
         self._steps += self._block
         self._queue.append(report)
         if not self.many:
@@ -206,17 +218,24 @@ class Driver:
         params = {name: np.stack([first[name] for first in firsts]) for name in firsts[0]}
         parameters = {name: np.array([one[name] for one in swept], "f4") for name in swept[0]}
         keys = np.array([seed % 2**32 for seed in seeds], np.uint32)
-        start, iterate = jax.vmap(program.start), jax.vmap(program.iterate, (0, None, 0))
-        if not self.many:
-            start, iterate = program.start, program.iterate
+        start, many = jax.vmap(program.start), self.many
+        if not many:
+            start = program.start
             params, parameters, keys = jax.tree.map(
                 lambda leaf: leaf[0], (params, parameters, keys)
             )
         carry = jax.jit(start)(params, keys, parameters)
         placed = self._placement(carry, jax.devices()[: count or None])
         carry = jax.device_put(carry, placed)
+
+        def iterate(
+            carry: Carry, steps: Array, learns: Array, swept: Hyper, updates: int
+        ) -> tuple[Carry, IterationReport]:
+            one = partial(program.iterate, updates=updates)
+            return (jax.vmap(one, (0, None, None, 0)) if many else one)(carry, steps, learns, swept)
+
         observer = self._compiled.CompileObserver(lambda: self._loop.compiling(within="device"))
-        run = observer.jit(iterate, donate=0, out_shardings=(placed, None))
+        run = observer.jit(iterate, donate=0, static=4, out_shardings=(placed, None))
         return carry, parameters, observer.call(run)
 
     def _placement(self, carry: Carry, devices: Sequence[object]) -> PyTree:

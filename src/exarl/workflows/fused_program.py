@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -19,7 +18,6 @@ from exarl.agents.algorithm import (
     AlgorithmConfig,
     AnyBlock,
     Hyper,
-    Memory,
     TrainState,
 )
 from exarl.agents.compiled import cond, jax, jnp, orders, to_device
@@ -27,10 +25,11 @@ from exarl.agents.device_replay import Store
 from exarl.agents.engine import Engine
 from exarl.agents.normalizers import Normalizers
 from exarl.agents.offpolicy import OffPolicyConfig, beta_after
+from exarl.agents.optimizers import follows_run
 from exarl.agents.policy import acting_with, by_part, forward, recalled
 from exarl.envs.device import DeviceEnvs, World
 from exarl.learning.normalise import Moments
-from exarl.types import Array, Metrics, Params, PyTree
+from exarl.types import Array, Memory, Metrics, Params, PyTree
 
 jax.tree_util.register_dataclass(Moments, ["count", "mean", "squares"], [])
 
@@ -50,6 +49,15 @@ class Carry(NamedTuple):
 
 Rolling: TypeAlias = tuple[World, Memory, Array]
 """What changes from step to step: environments, the policy's memory, discounted returns."""
+
+
+class Learning(NamedTuple):
+    """What an iteration is to learn from its block."""
+
+    made: Array  # all steps, those of the block included
+    learns: Array  # whether its updates are made
+    updates: int
+    key: Array
 
 
 class IterationReport(NamedTuple):
@@ -118,6 +126,7 @@ class FusedProgram:
     n_envs: int
     block_steps: int
     window: int
+    total_steps: int | None
 
     @classmethod
     def of(
@@ -129,10 +138,12 @@ class FusedProgram:
         window: int,
     ) -> FusedProgram:
         algorithm = agent.algorithm
-        if hasattr(algorithm.config, "vtrace"):  # nothing lags
-            fresh = dataclasses.replace(algorithm.config, vtrace=False)  # type: ignore[call-arg]
+        if hasattr(config := algorithm.config, "vtrace") and not config.normalize_observations:
+            # Nothing lags; but a normalisation moves on between acting and learning from it.
+            fresh = dataclasses.replace(config, vtrace=False)  # type: ignore[call-arg]
             algorithm = dataclasses.replace(algorithm, config=fresh)
-        return cls(algorithm, agent.hyper, tuple(agent.recorded), envs, n_envs, steps, window)
+        recorded, total = tuple(agent.recorded), agent.total_steps
+        return cls(algorithm, agent.hyper, recorded, envs, n_envs, steps, window, total)
 
     def start(self, params: Params, seed: Array, swept: Hyper) -> Carry:
         """Before the first iteration; the networks begin with ``params``."""
@@ -156,8 +167,11 @@ class FusedProgram:
         carry = carry._replace(replay=with_replay(algorithm, hyper, block))
         return Carry(*to_device(carry))
 
-    def iterate(self, carry: Carry, steps: Array, swept: Hyper) -> tuple[Carry, IterationReport]:
-        """Roll ``block_steps`` steps in every environment and learn from them.
+    def iterate(
+        self, carry: Carry, steps: Array, learns: Array, swept: Hyper, updates: int
+    ) -> tuple[Carry, IterationReport]:
+        """Roll ``block_steps`` steps in every environment and make ``updates`` updates, if it
+        ``learns``; what is learned from fresh blocks always does.
 
         ``steps`` counts those made before.
         """
@@ -167,9 +181,12 @@ class FusedProgram:
         carry, block, ends = self._roll(hyper, carry, steps, rolling)
         carry = self._update_normalizers(carry, block)
         made = steps + block.steps
-        train, replay, metrics = learn(
-            Engine(algorithm), hyper, carry.train, carry.replay, block, made, learning
-        )
+        state = carry.train
+        if self.total_steps is not None and follows_run(algorithm.config, swept):
+            state = state._replace(progress=steps / self.total_steps)
+        due = Learning(made, learns, updates, learning)
+        train, replay, metrics = learn(Engine(algorithm), hyper, state, carry.replay, block, due)
+        train = train._replace(progress=None)
         fresh = newest(block.ended, ends, self.window)
         window = merged(fresh, carry.window)
         finite = jnp.isfinite(block.rewards).all()
@@ -270,13 +287,11 @@ def learn(
     state: TrainState,
     store: Store | None,
     block: AnyBlock,
-    made: Array,
-    key: Array,
+    due: Learning,
 ) -> tuple[TrainState, Store | None, Metrics]:
-    """The updates of a block that stays on the device; ``made`` counts all steps, these included."""
-    algorithm, cfg = engine.algorithm, engine.algorithm.config
+    """The updates of a block that stays on the device."""
+    algorithm, cfg, updates, key = engine.algorithm, engine.algorithm.config, due.updates, due.key
     rows = algorithm.rows(jnp, hyper, block)
-    updates = algorithm.n_updates(block.steps, sys.maxsize)
     if store is None or not isinstance(cfg, OffPolicyConfig):
         passes, count = algorithm.passes(rows)
         if passes:
@@ -285,7 +300,7 @@ def learn(
         return state, None, metrics
     filled = device_replay.added(store, rows)
     first = jax.random.randint(key, (), 0, 2**30)  # of the numbers that the draws follow from
-    beta = beta_after(jnp, cfg, hyper, made * cfg.updates_per_step)
+    beta = beta_after(jnp, cfg, hyper, due.made * cfg.updates_per_step)
 
     def train() -> tuple[TrainState, tuple[Array | None, Array | None], Metrics]:
         trained, rated, metrics = engine.run_from_store(
@@ -298,8 +313,7 @@ def learn(
         nan = jax.tree.map(lambda a: jnp.full(a.shape, np.nan, a.dtype), nothing)
         return state, (filled.mass, filled.largest), nan
 
-    started = made >= max(cfg.learning_starts, 1)
-    state, (mass, largest), metrics = cond(started, train, wait)
+    state, (mass, largest), metrics = cond(due.learns, train, wait)
     return state, filled._replace(mass=mass, largest=largest), metrics
 
 

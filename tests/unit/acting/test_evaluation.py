@@ -8,7 +8,7 @@ import numpy as np
 from support.envs import Counter, Drift
 from support.learning import adapter_of, make_agent, make_episode
 
-from exarl.acting.evaluation import Played, play
+from exarl.acting.evaluation import Evaluator, Played, play
 from exarl.types import EnvSpec
 
 
@@ -41,3 +41,15 @@ def test_every_state_is_shown() -> None:
     shown: list[int] = []
     play(greedy(adapter_of(episode.env).spec, 0), episode, lambda env: shown.append(env._step))
     assert shown == [0, 1, 2, 3]
+
+
+def test_closing_an_evaluator_closes_its_environment() -> None:
+    env = Counter(lengths=[3])
+    agent = greedy(adapter_of(env).spec, 0)
+    evaluator = Evaluator(agent, make_episode(env), every=10, episodes=2)
+    evaluator.offer(10, agent.get_weights)
+    evaluation = evaluator.result(wait=True)
+    assert evaluation is not None and evaluation.lengths == [3, 3]
+    assert not env.closed, "the next evaluation plays in it"
+    evaluator.close()
+    assert env.closed

@@ -26,7 +26,16 @@ from exarl.acting.block_builder import BlockBuilder
 from exarl.acting.env_batch import EnvBatch
 from exarl.acting.inference import Batching, InferenceThread, Station
 from exarl.acting.rollout import Rollout
-from exarl.comm.messages import LAST, Grant, Order, SendState, StepEnvs, StopActing, decode
+from exarl.comm.messages import (
+    LAST,
+    Grant,
+    Order,
+    SendState,
+    StepEnvs,
+    StepKind,
+    StopActing,
+    decode,
+)
 from exarl.comm.steps import StepCodec
 from exarl.envs.episode import Episode
 from exarl.envs.guard import Guard
@@ -281,6 +290,16 @@ def test_a_failure_while_a_state_is_taken_counts_once(order: SendState | StopAct
     assert (block.failures[:, 1:].sum(), block.restarts) == (1, 1)
 
 
+def test_only_the_episodes_that_the_last_call_replaced_are_named_as_changed() -> None:
+    BrokenState.broken = False
+    envs = EnvBatch(episodes_of(lambda _: BrokenState(), [0, 1]))
+    BrokenState.broken = True
+    stored = envs.state()
+    assert [cut.slot for cut in envs.changed] == [0]
+    envs.restore(stored)
+    assert envs.changed == []
+
+
 def test_the_restarts_of_an_abandoned_block_are_kept_in_the_state() -> None:
     place = Place(lambda i: Flaky(i, {(0, 2)}), [[4]])
     place.grant()
@@ -347,6 +366,36 @@ def test_no_actor_waits_for_those_without_a_grant() -> None:
     assert [rank for rank, _ in place.thread.blocks] == [1]
 
 
+class Versioned(Scripted):
+    """Remembers the weights of every action."""
+
+    weights: float
+    acted: list[float]
+
+    def set_weights(self, weights: np.ndarray) -> None:
+        self.weights = float(weights[0])
+
+    def action(self, observations: np.ndarray, rng: Streams | None = None) -> Any:
+        self.acted.append(self.weights)
+        return super().action(observations, rng)
+
+
+def test_new_weights_act_from_the_next_step_on_within_a_block() -> None:
+    agent = Versioned(adapter_of(counters(0), limit=LIMIT).spec)
+    agent.acted = []
+    place = Place(counters, [[0]], agent=agent)
+    place.slow = {1}
+    place.grant()
+    place.work()
+    place.thread.offer(np.float32([5]), 8)
+    place.slow = set()
+    place.serve()
+    place.work()
+    assert agent.acted == [0, 5, 5, 5, 5]
+    ((_, block),) = place.thread.blocks
+    assert block.version == 7, "of the weights that began it"
+
+
 # -- processes that come and go -------------------------------------------------------------------
 
 
@@ -390,6 +439,32 @@ def test_the_state_that_a_lost_process_owed_is_asked_of_the_next() -> None:
     assert len(place.thread.answers) == 1
 
 
+def test_no_block_is_begun_after_the_order_to_stop() -> None:
+    place = Place(counters, [[0]])
+    place.work()
+    place.slow = {1}
+    place.thread.orders.append((StopActing(), -1))
+    place.grant()
+    place.work()
+    assert [decode(order, Order)[0] for order in place.orders[1]] == [StopActing()]
+    assert not place.stations[0].assembly.open
+
+
+def test_a_process_that_comes_while_the_run_stops_is_told_to_stop() -> None:
+    place = Place(counters, [[0]])
+    place.work()
+    place.slow = {1}
+    place.thread.orders.append((StopActing(), -1))
+    place.work()
+    place.orders[1].clear()  # lost with the process
+    place.steppers[1] = Stepper(EnvBatch(episodes_of(counters, [0])), place.agent.spec, clock())
+    place.slow = set()
+    place.reports.append((1, place.steppers[1].hello().copy()))
+    place.work()
+    assert place.steppers[1].over
+    assert place.stations[0].gone
+
+
 def test_what_the_thread_raises_is_left_for_the_learner() -> None:
     place = Place(counters, [[0]])
     place.grant()
@@ -415,3 +490,21 @@ def test_the_actor_s_time_is_accounted_for() -> None:
     assert 0 < seconds["env"] < 5
     assert 0 < seconds["inference"] < 5
     assert min(seconds.values()) >= 0
+
+
+def test_the_time_spent_on_acting_is_not_counted_as_the_way_of_messages_too() -> None:
+    """The actor waited 100 s for messages; 40 of them the learner needed for its action."""
+    place = Place(counters, [[0]])
+    (station,) = place.stations
+    codec = StepCodec(place.agent.spec, 1)
+    failed = place.batches[1].take_failures()
+    report = codec.encode(StepKind.STEPPED, 1, failed=failed, seconds=(7.0, 100.0, 3.0))
+    station.begun = 2
+    station.since = time.perf_counter() - 40
+    station.count(codec.decode(report))
+    station.spent("inference")
+    station.assembly.begin()
+    seconds = dict(zip(ACTOR_PHASES, station.finish().seconds.tolist(), strict=True))
+    assert seconds["inference"] == pytest.approx(40, abs=5)
+    assert seconds["inference"] + seconds["send"] == pytest.approx(100)
+    assert (seconds["env"], seconds["wait"], seconds["restart"]) == (7, 0, 3)

@@ -53,10 +53,30 @@ def test_the_noise_of_ornstein_and_uhlenbeck_remembers() -> None:
     noise = np.zeros((WIDTH, ACTIONS))
     for seed in range(4):
         found, _ = actor.action(observations(seed), theirs, memory)
-        noise = (1 - theta) * noise + size * ours.normal(ACTIONS)
+        fresh = size * np.sqrt(1 - (1 - theta) ** 2)
+        noise = (1 - theta) * noise + fresh * ours.normal(ACTIONS)
         greedy, _ = actor.action(observations(seed), None, dict(memory))
         np.testing.assert_allclose(found, np.clip(greedy + noise, -1, 1), atol=1e-5)
         np.testing.assert_allclose(memory["ou"], noise, atol=1e-5)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("theta", [0.15, 0.6, 1.0])
+def test_the_noise_of_ornstein_and_uhlenbeck_has_its_standard_deviation(
+    seed: int, theta: float
+) -> None:
+    """That of the stationary process, of many environments long after they began."""
+    size, width = 0.3, 400
+    actor = acting("DDPG-v0", exploration="ou", ou_theta=theta, noise=size, learning_starts=0)
+    memory = {name: spec.zeros(width) for name, spec in actor.memory.items()}
+    random, seen = Streams(seed, range(width)), np.zeros((width, 3), np.float32)
+    found = []
+    for step in range(120):
+        actor.action(seen, random, memory)
+        if step >= 40:
+            found.append(memory["ou"].copy())
+    assert np.std(found) == pytest.approx(size, rel=0.03)
+    assert np.mean(found) == pytest.approx(0, abs=0.02)
 
 
 @pytest.mark.parametrize("id", ["DDPG-v0", "SAC-v0"])

@@ -18,6 +18,7 @@ from support.learning import (
 )
 from support.team import Meeting, ThreadTeam, assert_same_state, train_together
 
+from exarl.agents.algorithm import group
 from exarl.agents.algorithm import part as part_of
 from exarl.types import Arrays, Block, EnvSpec, concatenate
 
@@ -26,7 +27,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:Rlax softmax")
 SEEDS = range(3)
 DISCRETE, CONTINUOUS = discrete_spec((3,), 4), continuous_spec((3,), 2)
 REPLAY = {"batch_size": 8, "learning_starts": 0, "updates_per_step": 0.125}
-ONE = {**REPLAY, "updates_per_step": 1e-9}  # one update a block
+ONE = {**REPLAY, "updates_per_step": 1 / 16}  # one update a block
 
 
 def mlp(params: Arrays, name: str, *inputs: np.ndarray) -> np.ndarray:
@@ -126,6 +127,14 @@ def test_the_whole_loss_is_the_weighted_sum_of_its_terms(id: str, spec: EnvSpec)
     assert loss == pytest.approx(
         m["policy_loss"] + 0.7 * m["value_loss"] - 0.3 * m["entropy"], abs=1e-5
     )
+
+
+@pytest.mark.parametrize("id", ["A2C-v0", "PPO-v0"])
+def test_the_value_is_the_last_output_of_a_shared_network(id: str) -> None:
+    params, batch, _, metrics = on_policy(id, 1, share_network=True)
+    values = mlp(params, "policy", batch["observation"])[:, -1]
+    expected = 0.5 * np.mean((values - batch["target"]) ** 2)
+    assert metrics["value_loss"] == pytest.approx(expected, rel=1e-4)
 
 
 def test_a_value_moves_no_farther_than_its_clip() -> None:
@@ -324,6 +333,48 @@ def test_td3_copies_its_targets_at_their_interval_whatever_the_delay() -> None:
         assert bool(behind < 1e-6) is (update % 3 == 0), update
 
 
+@pytest.mark.parametrize("id", ["DQN-v0", "SAC-v0"])
+def test_errors_become_priorities_only_where_the_replay_has_some(id: str) -> None:
+    for scale in (0.0, 0.6):
+        agent = make_agent(DISCRETE, id=id, priority_scale=scale, learner=True, **ONE)
+        agent.train(block_for(agent, 0))
+        assert ("replay/priorities" in agent.state()[0]) is bool(scale)
+        rows = transitions(DISCRETE, 1) | {"action": np.zeros(16, int)}
+        rows |= {"weight": np.ones(16, "f4")} if scale else {}
+        (loss, *_) = agent.algorithm.losses
+        _, metrics = loss.value(np, agent.hyper, agent.train_state.params, agent.train_state, rows)
+        assert ("priority" in metrics) is bool(scale)
+
+
+def test_the_priority_of_a_sequence_is_its_mean_error_over_time() -> None:
+    agent = make_agent(DISCRETE, priority_scale=0.6, learner=True, units=4, **ONE)
+    steps, count = 5, 3
+    block = block_for(agent, 0, steps=steps, width=count)
+    rows = agent.algorithm.rows(np, agent.hyper, block) | {"weight": np.ones(count, "f4")}
+    state = agent.train_state
+    _, metrics = agent.algorithm.loss(np, agent.hyper, state.params, state, rows)
+    assert np.shape(metrics["priority"]) == (count,)
+    np.testing.assert_allclose(np.mean(metrics["priority"]), metrics["td_error"], rtol=1e-5)
+
+
+def test_a_block_without_updates_still_takes_the_errors_of_the_last_one() -> None:
+    agent = make_agent(DISCRETE, priority_scale=0.6, learner=True, **ONE)
+    agent.train(block_for(agent, 0))
+    agent.experience.add(agent.algorithm.rows(np, agent.hyper, block_for(agent, 1)))
+    found = agent.experience.replay.state()[
+        "priorities"
+    ]  # ``state`` of the experience adds them too
+    assert len(set(found[:16])) > 1
+
+
+@pytest.mark.parametrize(("id", "spec"), [("DQN-v0", DISCRETE), ("TD3-v0", CONTINUOUS)])
+def test_every_update_is_counted(id: str, spec: EnvSpec) -> None:
+    agent = make_agent(spec, id=id, learner=True, **REPLAY)
+    made = [int(agent.train(block_for(agent, seed))["updates"]) for seed in range(3)]
+    assert sum(made) > 3
+    assert int(agent.state()[0]["updates"]) == sum(made) == agent.state()[1]["updates"]
+
+
 @pytest.mark.parametrize(("id", "spec"), [("DQN-v0", DISCRETE), ("TD3-v0", CONTINUOUS)])
 def test_priorities_follow_the_errors_and_are_kept(id: str, spec: EnvSpec) -> None:
     make = partial(make_agent, spec, id=id, priority_scale=0.6, learner=True, **ONE)
@@ -352,6 +403,37 @@ def test_the_priority_of_a_transition_is_its_error() -> None:
     last = dict(zip(batch["index"].tolist(), errors, strict=True))  # of duplicates the last wins
     kept = agent.state()[0]["replay/priorities"][list(last)]
     np.testing.assert_allclose(kept, (np.array([*last.values()]) + 1e-6) ** 0.6, rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("id", "spec", "trained"),
+    [
+        ("DDPG-v0", CONTINUOUS, ("q1",)),
+        ("TD3-v0", CONTINUOUS, ("q1", "q2")),
+        ("SAC-v0", CONTINUOUS, ("q1", "q2")),
+        ("SAC-v0", DISCRETE, ("q1", "q2")),
+    ],
+)
+def test_importance_weights_are_for_the_losses_of_values(
+    id: str, spec: EnvSpec, trained: tuple[str, ...]
+) -> None:
+    agent = make_agent(spec, id=id, priority_scale=0.6, learner=True, **ONE)
+    algorithm, state = agent.algorithm, agent.train_state
+    rows, rng = algorithm.rows(np, agent.hyper, block_for(agent, 0)), np.random.default_rng(0)
+    rows |= {name: array[0] for name, array in algorithm.draws(rng, 1, 16).items()}
+    weighted = {**rows, "weight": rng.uniform(0.1, 1, 16).astype(np.float32)}
+    for loss in algorithm.losses:
+        found, plain = (
+            jax.grad(
+                lambda own, batch=batch, loss=loss: loss.value(
+                    jax.numpy, agent.hyper, {**state.params, **own}, state, batch
+                )[0]
+            )(group(state.params, loss.trains))
+            for batch in (weighted, rows)
+        )
+        alike = [np.array_equal(found[name], plain[name]) for name in plain]
+        assert all(alike) is (loss.trains != trained), loss.trains
+        assert alike
 
 
 # -- teams ----------------------------------------------------------------------------------------

@@ -25,11 +25,12 @@ from support.learning import (
 from exarl.agents.algorithm import part as part_of
 from exarl.agents.dqn import by_time
 from exarl.errors import ConfigError
+from exarl.learning.losses import huber
 from exarl.learning.returns import n_step_returns
 from exarl.types import Arrays, Block
 
 WIDTH, STEPS, LIMIT = 3, 12, 7
-DQN = {"learning_starts": 0, "batch_size": 4, "updates_per_step": 1e-9}
+DQN = {"learning_starts": 0, "batch_size": 4, "updates_per_step": 1 / 36}  # one update a block
 
 
 def agent_for(id: str, env: Any = None, seed: int = 0, **parameters: Any) -> Any:
@@ -174,6 +175,33 @@ def test_the_first_steps_only_warm_the_memory_up(burn_in: int) -> None:
         ends.append(agent.get_weights())
     assert np.array_equal(ends[0], ends[1]) is (burn_in == 5)
     assert not np.array_equal(ends[0], ends[2])
+
+
+@pytest.mark.parametrize("burn_in", [0, 5])
+def test_no_gradient_passes_through_the_burn_in(burn_in: int) -> None:
+    """It is what the later steps alone give, begun with the memory that the first ones made."""
+    agent = agent_for("DQN-v0", burn_in=burn_in, **DQN)
+    algorithm, state, xp = agent.algorithm, agent.train_state, jax.numpy
+    batch = by_time(algorithm.rows(np, agent.hyper, second_block(agent)))
+    targets = algorithm.sequence_targets(xp, state.params, state.target, batch)[burn_in:]
+    after = algorithm._along(xp, state.params, batch)[1]
+    begun = {f"memory/{n}": np.asarray(a[burn_in - 1]) for n, a in after.items() if burn_in}
+    later = {n: a if n.startswith("memory/") else a[burn_in:] for n, a in batch.items()} | begun
+
+    def by_hand(params: Any) -> Any:
+        values = algorithm._along(xp, params, later)[0]
+        errors = targets - xp.take_along_axis(values, later["action"][..., None], -1)[..., 0]
+        return huber(xp, errors).mean()
+
+    def ours(params: Any) -> Any:
+        return algorithm.loss(xp, agent.hyper, params, state, by_time(batch))[0]
+
+    value, grads = jax.jit(jax.value_and_grad(ours))(state.params)
+    expected_value, expected = jax.jit(jax.value_and_grad(by_hand))(state.params)
+    np.testing.assert_allclose(value, expected_value, rtol=1e-5)
+    for name, array in expected.items():
+        np.testing.assert_allclose(grads[name], array, rtol=1e-4, atol=1e-6)
+        assert np.abs(array).max() > 1e-4
 
 
 def test_a_burn_in_that_leaves_nothing_is_refused() -> None:

@@ -24,6 +24,7 @@ from support.learning import (
 from exarl.agents.normalizers import normalized_batch
 from exarl.errors import ConfigError
 from exarl.learning.exploration import Streams
+from exarl.learning.returns import n_step_returns
 from exarl.types import Arrays, ArraySpec, Block, EnvSpec
 
 DISCRETE, CONTINUOUS = discrete_spec((3,), 4), continuous_spec((3,), 2)
@@ -120,7 +121,7 @@ def test_batches_of_a_replay_are_normalised_when_they_are_drawn(kind: str) -> No
     agent, blocks = make_agent(spec, id=id, learner=True, **own), [far_block(spec, 0)]
     agent.update_normalizers(blocks[0])
     rows = agent.algorithm.rows(np, agent.hyper, blocks[0])
-    batch = normalized_batch(np, agent.train_state.norm, rows)
+    batch = normalized_batch(np, agent.hyper, agent.train_state.norm, rows)
     for name in ("observation", "next_observation"):
         np.testing.assert_allclose(batch[name], by_hand(blocks, rows[name]), rtol=1e-4, atol=1e-4)
     deviation = blocks[0].recorded["discounted_return"].std()
@@ -137,6 +138,44 @@ def test_rewards_are_scaled_and_then_cut_off() -> None:
     np.testing.assert_array_equal(agent.algorithm.rewards(agent.hyper, block), expected)
     plain = make_agent(DISCRETE)
     np.testing.assert_array_equal(plain.algorithm.rewards(plain.hyper, block), block.rewards)
+
+
+CUT = {"normalize_rewards": True, "reward_scale": 2.0, "reward_clip": 0.5}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rewards_are_normalised_and_scaled_and_then_cut_off(kind: str) -> None:
+    id, spec, parameters = KINDS[kind]
+    agent = make_agent(spec, id=id, learner=True, **parameters, **CUT)
+    blocks = [far_block(spec, seed) for seed in range(2)]
+    for block in blocks:
+        agent.update_normalizers(block)
+    rows = agent.algorithm.rows(np, agent.hyper, blocks[0])  # as they were before the second block
+    found = normalized_batch(np, agent.hyper, agent.train_state.norm, rows)["reward"]
+    deviation = np.std([block.recorded["discounted_return"] for block in blocks])
+    expected = np.clip(2 * blocks[0].rewards / deviation, -0.5, 0.5).reshape(found.shape)
+    assert 0 < (np.abs(expected) < 0.5).mean() < 1
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("units", [0, 4])
+@pytest.mark.parametrize("device", ["host", "device"])
+def test_each_reward_of_a_window_is_cut_off_by_itself(units: int, device: str) -> None:
+    own = {"n_step": 3, "gamma": 0.5, "learning_starts": 0, "batch_size": 4, **CUT}
+    own |= {"replay_device": device} | ({"units": units} if units else {})
+    agent, block = make_agent(DISCRETE, learner=True, **own), far_block(DISCRETE, 3)
+    recorded = {name: s.zeros(*block.rewards.shape) for name, s in agent.recorded.items()}
+    block = dataclasses.replace(block, recorded={**recorded, **block.recorded})
+    agent.update_normalizers(block)
+    rows = agent.algorithm.rows(np, agent.hyper, block)
+    found = normalized_batch(np, agent.hyper, agent.train_state.norm, rows)["reward"]
+    deviation = block.recorded["discounted_return"].std()
+    single = np.clip(2 * block.rewards / deviation, -0.5, 0.5)
+    ends = (block.terminated, block.truncated)
+    expected = n_step_returns(np, single, *ends, 0.5, 3)[0]
+    expected = expected.T if units else expected.ravel()
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    assert np.isfinite(float(agent.train(block)["loss"]))
 
 
 def test_statistics_are_kept_and_continue() -> None:

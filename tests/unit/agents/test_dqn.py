@@ -79,7 +79,7 @@ def test_updates_equal_the_reference(name: str) -> None:
 
 
 def test_metrics_by_hand() -> None:
-    agent = learner(**{**PLAIN, "updates_per_step": 1e-9})
+    agent = learner(**{**PLAIN, "updates_per_step": 1 / 16})
     drawn = spied_batches(agent)
     params = unpacked(agent)
     metrics = agent.train(blocks(1)[0])
@@ -160,7 +160,7 @@ def test_same_seed_same_weights_other_seed_others() -> None:
 
 
 def test_one_compiled_call_equals_updates_one_at_a_time() -> None:
-    agent, other = learner(**SMALL), learner(**{**SMALL, "updates_per_step": 1e-9})
+    agent, other = learner(**SMALL), learner(**{**SMALL, "updates_per_step": 1 / 16})
     drawn = spied_batches(agent)
     for block in blocks(3):
         agent.train(block)

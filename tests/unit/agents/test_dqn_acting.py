@@ -212,7 +212,7 @@ def test_actors_make_the_targets_the_learner_would_make(double: bool, act_with: 
 def test_the_first_update_is_the_same_whoever_makes_the_targets() -> None:
     ends = []
     for kind in ("learner", "actor"):
-        parameters = by_actors(kind, updates_per_step=1e-9)
+        parameters = by_actors(kind, updates_per_step=1 / 16)
         trained = learner(**parameters)
         trained.train(actor_of(trained, parameters).prepare(blocks(1)[0]))
         ends.append({n: np.asarray(a) for n, a in trained.train_state.params.items()})

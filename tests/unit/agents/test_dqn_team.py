@@ -107,3 +107,12 @@ def test_states_are_averaged_every_so_many_updates() -> None:
     for name, array in parameters_of(agents[0]).items():
         assert np.abs(one[name] - other[name]).max() > 1e-4
         np.testing.assert_allclose(array, (one[name] + other[name]) / 2, rtol=1e-5, atol=1e-6)
+
+
+def test_a_remainder_of_all_blocks_together_counts_for_the_next() -> None:
+    agents = make_team(2, updates_per_step=0.25, batch_size=4)
+    for round in range(6):
+        blocks = [random_block(SPEC, 2 * round + i, 1, 1) for i in range(2)]
+        metrics = train_together(agents, blocks, steps=2)
+        assert [m["updates"] for m in metrics] == [round % 2] * 2
+    assert_same_state(agents)

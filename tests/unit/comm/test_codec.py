@@ -15,7 +15,16 @@ from hypothesis.extra import numpy as hnp
 from support.learning import assert_same_arrays, assert_same_block
 
 from exarl.comm.codec import BlockCodec, decode_arrays, encode_arrays
-from exarl.types import ACTOR_PHASES, FAILURES, ArraySpec, Block, EnvSpec, concatenate
+from exarl.types import (
+    ACTOR_PHASES,
+    BLOCK_ARRAYS,
+    BLOCK_NUMBERS,
+    FAILURES,
+    ArraySpec,
+    Block,
+    EnvSpec,
+    concatenate,
+)
 
 DTYPES = ("float32", "float64", "uint8", "int8", "int32", "int64", "bool")
 SPECS = st.builds(
@@ -75,6 +84,12 @@ def test_a_block_survives_its_journey(run: Any, seed: int) -> None:
     assert_same_block(back, block)
     np.testing.assert_array_equal(back.seconds, block.seconds)
     assert list(back.recorded) == list(recorded)
+
+
+def test_every_part_of_a_block_travels() -> None:
+    """A new field of ``Block`` that no table names would be lost between ranks."""
+    parts = {part.name for part in dataclasses.fields(Block)}
+    assert parts == {*BLOCK_ARRAYS, *BLOCK_NUMBERS, "recorded"}
 
 
 def test_a_block_says_who_sent_it_and_which_one_it_is() -> None:

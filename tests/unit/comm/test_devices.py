@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -53,3 +55,16 @@ def test_a_rank_that_does_not_learn_stays_off_unless_told_otherwise() -> None:
     environ: dict[str, str] = {PLATFORMS: "cuda"}
     leave_gpu(environ)
     assert environ == {PLATFORMS: "cuda"}
+
+
+@pytest.mark.parametrize("imported", [False, True])
+def test_a_rank_that_does_not_learn_keeps_jax_on_the_cpu(
+    monkeypatch: pytest.MonkeyPatch, imported: bool
+) -> None:
+    told: list[tuple[str, str]] = []
+    jax = SimpleNamespace(config=SimpleNamespace(update=lambda *setting: told.append(setting)))
+    monkeypatch.setitem(sys.modules, "jax", jax if imported else None)
+    environ: dict[str, str] = {}
+    leave_gpu(environ)
+    assert environ == {PLATFORMS: "cpu"}, "for what it imports and starts later"
+    assert told == [("jax_platforms", "cpu")] * imported

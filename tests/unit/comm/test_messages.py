@@ -46,6 +46,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "call": st.sampled_from(["reset", "step", "close", "get_state", "set_state", "compute", "end"]),
     "seed": st.none() | WHOLE,
     "numbers": st.text(),
+    "block_numbers": st.lists(WHOLE, max_size=4).map(tuple),
     "silent": st.lists(WHOLE, max_size=40),
 }
 
@@ -119,7 +120,7 @@ def test_arrays_behind_a_header_are_views_with_their_alignment() -> None:
         Grant(2**40),
         ActorState(2**31, 2**31, 2**31, 2**31),
         StepHeader(StepKind.STEPPED, 2**62, -1, 2**31, 2**31, 2**31, 2**31),
-        BlockHeader(10**5, 10**6, 10**6, 10**4, 10**4, 2**40, 10**6, 10**4),
+        BlockHeader((2**40, 10**6), 10**5, 10**6, 10**6, 10**4, 10**4, 10**4),
     ],
 )
 def test_small_headers_have_one_length(message: Typed) -> None:

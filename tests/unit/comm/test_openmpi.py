@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
-from exarl.comm.openmpi import check_one_sided, open_mpi_version, prepare_library
+from exarl.comm.openmpi import (
+    check_one_sided,
+    open_mpi_version,
+    prepare_library,
+    wait_to_be_ended,
+)
 from exarl.errors import ConfigError
 
 OLD, NEW = "Open MPI v4.1.4, package: Debian OpenMPI", "Open MPI v5.0.11, package: Open MPI"
@@ -53,3 +60,12 @@ def test_what_the_user_chose_stands() -> None:
 def test_where_it_is_too_late_the_remedy_is_named(chosen: str) -> None:
     with pytest.raises(ConfigError, match=r"set OMPI_MCA_osc=\^rdma"):
         check_one_sided(OLD, {"OMPI_MCA_osc": chosen})
+
+
+@pytest.mark.parametrize(
+    ("environ", "waits"), [({"OMPI_COMM_WORLD_RANK": "1"}, True), ({"PMI_RANK": "1"}, False)]
+)
+def test_only_ranks_of_open_mpi_wait_to_be_ended(environ: dict[str, str], waits: bool) -> None:
+    started = time.monotonic()
+    wait_to_be_ended(environ, patience_s=0.2)
+    assert (time.monotonic() - started > 0.1) == waits

@@ -11,7 +11,7 @@ from gymnasium import spaces
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exarl.envs.spaces import MAX_COMBINATIONS, SpaceAdapter, adapt
+from exarl.envs.spaces import MAX_COMBINATIONS, SpaceAdapter, adapt, decoder
 from exarl.errors import ConfigError
 from exarl.types import ArraySpec
 
@@ -232,6 +232,27 @@ def test_actions_beyond_the_box_are_cut_off_and_unbounded_ones_left_alone() -> N
     decode = adapted(action=space, kind="continuous").decode
     np.testing.assert_allclose(decode(np.float32([1.5, 7, 1])), [10, 7, 2])
     np.testing.assert_allclose(decode(np.float32([-0.5, -7, 3])), [2.5, -7, 3])
+
+
+@pytest.mark.parametrize("xp", [np, "jax"])
+@pytest.mark.parametrize("dtype", [np.int32, np.uint8])
+def test_actions_of_a_box_of_integers_are_rounded(dtype: Any, xp: Any) -> None:
+    space = spaces.Box(0, 10, (3,), dtype)
+    adapter = adapted(action=space, kind="continuous")
+    assert adapter.spec.whole_actions
+    assert not adapted(action=spaces.Box(0, 10, (3,)), kind="continuous").spec.whole_actions
+    if xp == "jax":
+        xp = pytest.importorskip("jax").numpy
+    found = decoder(adapter, space, xp)(np.float32([0.99, 0.17, -0.95]))  # 9.95, 5.85, 0.25
+    assert found.dtype == dtype
+    assert np.asarray(found).tolist() == [10, 6, 0]
+    np.testing.assert_array_equal(found, adapter.decode(np.float32([0.99, 0.17, -0.95])))
+
+
+def test_a_box_of_integers_is_discretised_at_the_nearest_ones() -> None:
+    space = spaces.Box(0, 10, (1,), np.int32)
+    actions = all_actions(adapted(action=space, bins=4))
+    assert np.ravel(actions).tolist() == [0, 3, 7, 10]
 
 
 def test_any_kind_of_action_keeps_the_kind_of_the_space() -> None:

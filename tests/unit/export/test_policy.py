@@ -14,8 +14,10 @@ from exarl.export.policy import (
     Choose,
     Convolution,
     Layer,
+    LayerNorm,
     Lstm,
     Normalise,
+    Round,
     Scale,
     Squash,
     ToBox,
@@ -35,10 +37,13 @@ def test_every_layer_by_hand() -> None:
     assert result(Activation("silu"), [2, -1000]) == pytest.approx([2 / (1 + np.exp(-2)), 0])
     assert result(Squash(), [0.5]) == pytest.approx([np.tanh(0.5)])
     assert result(Normalise(np.array([1.0, 1]), np.array([2.0, 0.1]), 3.0), [2, 2]) == [0.5, 3]
+    assert result(LayerNorm(2, 1e-12), [1, 3, 5, 4]) == pytest.approx([-1, 1, 1, -1])
+    assert result(LayerNorm(2, 3.0), [1, 3]) == pytest.approx([-0.5, 0.5])
     assert result(Scale(0.25), [8]) == [2]
     assert result(ArgMax(), [1, 3, 3, 2], 1) == [1]
     assert result(Choose(np.array([[0.0, 1], [2, 3]])), [1], 2) == [2, 3]
     assert result(ToBox(np.array([-2.0, 0, 0]), np.array([2.0, 1, 1])), [0.5, -1, 7]) == [1, 0, 1]
+    assert result(Round(), [-0.6, 1.5, 2.5, 2.51]) == [-1, 2, 2, 3]
 
 
 def test_a_convolution_against_its_definition() -> None:
@@ -93,6 +98,9 @@ def test_actions_are_float32_of_the_promised_size(name: str) -> None:
         ((Scale(1.0), ToBox(np.zeros(2), np.ones(2))), "layer 1 .ToBox.: low has shape"),
         ((ToBox(np.zeros(3), np.full(3, np.inf)),), "high is not finite"),
         ((Normalise(np.zeros(3), np.zeros(3), 5.0),), "std is not positive"),
+        ((LayerNorm(2, 1e-5),), "3 values are no groups of 2"),
+        ((LayerNorm(0, 1e-5),), "no groups of 0"),
+        ((LayerNorm(3, 0.0),), "epsilon is not positive"),
         ((Activation("gelu"),), "no function 'gelu'"),  # type: ignore[arg-type]
         ((Convolution(np.zeros((2, 2, 1, 2)), np.zeros(2), 1, 2, 2),), "takes 4"),
         ((Convolution(np.zeros((4, 1, 1, 2)), np.zeros(2), 1, 3, 1),), "gives 0"),

@@ -40,7 +40,7 @@ STORED = Checkpoint(
         "envs": {"0/stream": np.array(7)},
         "pending": {},
     },
-    {"counters": {"steps": 32}, "made_for": made_for(LearnerConfig(), SPEC)},
+    {"counters": {"steps": 32}, "made_for": made_for(LearnerConfig(), {}, SPEC)},
 )
 
 
@@ -159,11 +159,25 @@ def test_the_same_step_again_replaces_it(folder: Path) -> None:
 def test_another_run_is_refused_by_what_differs(
     learner: dict[str, str], spec: dict[str, object], said: str
 ) -> None:
-    run = made_for(LearnerConfig(**learner), dataclasses.replace(SPEC, **spec))  # type: ignore[arg-type]
+    run = made_for(LearnerConfig(**learner), {}, dataclasses.replace(SPEC, **spec))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=said):
         check_made_for(STORED, run)
-    check_made_for(STORED, made_for(LearnerConfig(), SPEC))
+    check_made_for(STORED, made_for(LearnerConfig(), {}, SPEC))
     check_made_for(Checkpoint({}, {}), run)  # format 0 does not say
+
+
+@pytest.mark.parametrize("there", [True, False, "older", "format 0"])
+def test_layer_norm_is_part_of_what_a_checkpoint_belongs_to(there: bool | str) -> None:
+    """No array shows it. A checkpoint that does not name it is from before it existed."""
+    with_norm, plain = (made_for(LearnerConfig(), {"layer_norm": on}, SPEC) for on in (True, False))
+    own, other = (with_norm, plain) if there is True else (plain, with_norm)
+    stored = {name: value for name, value in own.items() if there != "older" or name[0] != "l"}
+    checkpoint = Checkpoint({}, {} if there == "format 0" else {"made_for": stored})
+    check_made_for(checkpoint, own)
+    words = ("true", "false") if there is True else ("false", "true")
+    said = "layer_norm is {} in the checkpoint, {} in this run".format(*words)
+    with pytest.raises(ValueError, match=said):
+        check_made_for(checkpoint, other)
 
 
 def test_arrays_that_differ_are_named() -> None:

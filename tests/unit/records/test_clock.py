@@ -1,14 +1,28 @@
-"""What bounds a run, in words."""
+"""Who is told that work was done, and what bounds a run, in words."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
 
-from exarl.records.clock import BOUNDS, bound
+from exarl.records.clock import BOUNDS, Clock, bound
+from exarl.records.trace import Tracer
 
 Parts = dict[str, float]
+
+
+def test_the_end_of_work_is_told_and_that_of_a_wait_is_not() -> None:
+    clock = Clock(Tracer(0, "learner", enabled=False))
+    told: list[str] = []
+    for name in ("env", "wait", "learn", "wait", "checkpoint"):
+        clock.tell(partial(told.append, name))
+        before = list(told)
+        with clock.phase(name):
+            assert told == before, "not at its beginning"
+    assert told == ["env", "learn", "checkpoint"]
+    assert set(clock.seconds) == {"env", "wait", "learn", "checkpoint"}
 
 
 def test_restarts_are_named_when_they_take_the_time() -> None:

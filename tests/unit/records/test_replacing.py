@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from exarl.records.replacing import replacing
+from exarl.records.replacing import replacing, sync_to_disk
 
 
 @pytest.mark.parametrize("sync", [False, True])
@@ -55,3 +56,28 @@ def test_the_longest_name_has_a_temporary_one(tmp_path: Path) -> None:
     with replacing(path) as aside:
         aside.touch()
     assert path.exists()
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_what_is_brought_to_disk_is_open_no_longer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    handles: list[int] = []
+
+    def fsync(handle: int) -> None:
+        os.fstat(handle)
+        handles.append(handle)
+        if fails:
+            raise OSError("full")
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    (tmp_path / "file").touch()
+    for path in (tmp_path / "file", tmp_path):
+        if fails:
+            with pytest.raises(OSError, match="full"):
+                sync_to_disk(path)
+        else:
+            sync_to_disk(path)
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(handles[-1])
+    assert len(handles) == 2

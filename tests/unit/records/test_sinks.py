@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import pytest
 from support.runs import make_row, write_run
@@ -174,6 +177,75 @@ def test_wandb_keeps_one_id_in_the_run_directory(
     parts = sorted(path.glob("wandb/offline-run-*/run-*.wandb"))
     assert len({part.name for part in parts}) == 1  # one id; two parts unless in one second
     assert all(b"episode_reward_mean" in part.read_bytes() for part in parts)
+
+
+def test_a_run_of_wandb_is_finished_after_its_last_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep_environment(monkeypatch)
+    calls: list[str] = []
+    service = SimpleNamespace(
+        define_metric=lambda name, step_metric: calls.append("define"),
+        log=lambda values: calls.append(f"log {values['timesteps_total']}"),
+        finish=lambda: calls.append("finish"),
+    )
+    package = SimpleNamespace(init=lambda **settings: service, Settings=dict)
+    monkeypatch.setitem(sys.modules, "wandb", package)
+    (sink,) = open_sinks(["wandb"], write_run(tmp_path / "run", rows=1))
+    for step in (10, 20):
+        sink.scalars(step, {"loss": 1.0})
+    sink.close()
+    sink.close()
+    assert calls == ["define", "log 10", "log 20", "finish"]
+
+
+class FakeClient:
+    """A client of MLflow that notes whether its package may report home."""
+
+    seen: ClassVar[list[str | None]] = []
+
+    def __init__(self, tracking_uri: str) -> None:
+        self.seen.append(os.environ.get("MLFLOW_DISABLE_TELEMETRY"))
+
+    def get_experiment_by_name(self, name: str) -> Any:
+        return SimpleNamespace(experiment_id="1")
+
+    def create_run(self, experiment: str, run_name: str) -> Any:
+        return SimpleNamespace(info=SimpleNamespace(run_id="2"))
+
+    def log_batch(self, id: str, **content: Any) -> None:
+        pass
+
+    def set_terminated(self, id: str) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("online", "chosen", "expected"),
+    [(False, None, "true"), (False, "false", "false"), (True, None, None)],
+)
+def test_mlflow_offline_reports_nothing_home_unless_the_user_says_so(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    online: bool,
+    chosen: str | None,
+    expected: str | None,
+) -> None:
+    keep_environment(monkeypatch)
+    monkeypatch.delenv("MLFLOW_DISABLE_TELEMETRY")
+    if chosen is not None:
+        monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", chosen)
+    monkeypatch.setattr(FakeClient, "seen", [])
+    modules = {
+        "entities": SimpleNamespace(Metric=tuple, Param=lambda *pair: pair),
+        "tracking": SimpleNamespace(MlflowClient=FakeClient),
+        "utils.time": SimpleNamespace(get_current_time_millis=lambda: 0),
+    }
+    for name, module in modules.items():
+        monkeypatch.setitem(sys.modules, f"mlflow.{name}", module)
+    (sink,) = open_sinks(["mlflow"], write_run(tmp_path / "run", rows=1), online=online)
+    sink.close()
+    assert FakeClient.seen == [expected]
 
 
 def keep_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,6 +30,11 @@ def test_every_stop_parameter_has_one_rule() -> None:
     assert {rule.column for rule in RULES} <= {*COLUMNS}
 
 
+def test_every_rule_compares_a_column_that_the_loop_knows() -> None:
+    for column in {rule.column for rule in RULES} - {"time_total_s", "episode_reward_mean"}:
+        assert Counters().column(column) == 0
+
+
 def test_every_rule_has_its_total_in_the_summary(tmp_path: Path) -> None:
     run = RunDirectory(tmp_path)
     run.create({}, {})
@@ -77,4 +82,5 @@ def test_counters_know_the_columns_that_count() -> None:
     assert counters.column("timesteps_total") == 7
     assert counters.column("episodes_total") == 3
     assert counters.column("env_restarts") == 2
-    assert counters.column("loss") is None
+    with pytest.raises(KeyError):
+        counters.column("loss")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from exarl.training.actors import Tally
 from exarl.training.counters import Counters, stored_counters
 from exarl.training.rounds import Report
 from exarl.types import FAILURES
@@ -38,3 +39,11 @@ def test_failures_are_added_up_by_environment_and_by_kind() -> None:
     assert list(environments) == ["3", "12"], "in the order of their numbers"
     assert environments["3"] == {FAILURES[1]: 1}
     assert environments["12"] == {FAILURES[0]: 5, FAILURES[2]: 2, FAILURES[4]: 1}
+
+
+def test_what_became_of_the_blocks_of_several_learners_adds_up() -> None:
+    one, other = Tally(10, 2, 3, 4, 1), Tally(20, 5, 0, 1, 2)
+    assert one + other == other + one == Tally(30, 7, 3, 5, 3)
+    assert one + Tally() == one
+    blocks = {"produced": 30, "left": 7, "dropped": 3, "redundant": 5}
+    assert (one + other).blocks() == blocks, "missing actors are no blocks"

@@ -5,25 +5,35 @@ from __future__ import annotations
 import csv
 import json
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from support.learning import Scripted, discrete_spec, random_block
+from support.envs import Counter
+from support.learning import (
+    Scripted,
+    adapter_of,
+    discrete_spec,
+    make_agent,
+    make_episode,
+    random_block,
+)
 
-from exarl.config import LearnerConfig
+from exarl.acting.evaluation import Evaluation, Evaluator
+from exarl.config import STOPS, LearnerConfig
 from exarl.records.checkpoint import Checkpoint, load_newest
 from exarl.records.clock import Clock
 from exarl.records.directory import RunDirectory
-from exarl.records.metrics import read_rows, row_due
+from exarl.records.metrics import FROM_BLOCKS, read_rows, row_due
 from exarl.records.signals import StopSignals
 from exarl.records.trace import Tracer
 from exarl.training.loop import LearningLoop
 from exarl.types import Block
 
 SPEC = discrete_spec()
+NO_TOTALS = dict.fromkeys(FROM_BLOCKS, 0)
 
 
 class Shown:
@@ -42,8 +52,34 @@ class Shown:
         pass
 
 
+class Evaluating:
+    """An evaluator whose every evaluation has ended before the next block."""
+
+    def __init__(self, rewards: Sequence[float]) -> None:
+        self.rewards = list(rewards)
+        self.offered: list[tuple[int, np.ndarray]] = []
+
+    running = False
+
+    def offer(
+        self, steps: int, weights: Callable[[], np.ndarray], *, at_once: bool = False
+    ) -> None:
+        self.offered.append((steps, weights()))
+
+    def result(self, wait: bool = False) -> Evaluation | None:
+        if not self.rewards or len(self.offered) < 2:
+            return None
+        steps, weights = self.offered[-2]
+        return Evaluation(steps, [self.rewards.pop(0)], [7], weights)
+
+    def close(self) -> None:
+        pass
+
+
 class Loop:
     """A learning loop in a directory of its own, and what it is connected to."""
+
+    made: ClassVar[list[LearningLoop]] = []
 
     def __init__(self, path: Path, resumed: Checkpoint | None = None, **config: Any) -> None:
         self.run = RunDirectory(path)
@@ -56,10 +92,19 @@ class Loop:
         self.loop = LearningLoop(
             self.agent, settings, self.run, self.shown, clock, self.signals, resumed
         )
+        self.made.append(self.loop)
 
     def rows(self) -> list[dict[str, Any]]:
         """All rows, once the loop is closed."""
         return read_rows(self.run.result)
+
+
+@pytest.fixture(autouse=True)
+def _closed() -> Iterator[None]:
+    """Files that are still open are closed after each test, not whenever memory is collected."""
+    yield
+    while Loop.made:
+        Loop.made.pop().abandon()
 
 
 def block_of(returns: Sequence[float] = (), steps: int = 5, width: int = 2, **fields: Any) -> Block:
@@ -87,6 +132,17 @@ def train_until_finished(loop: LearningLoop, block: Block, at_most: int = 100) -
     raise AssertionError("the loop does not stop")
 
 
+def test_training_beyond_the_end_of_a_schedule_is_told_once(tmp_path: Path) -> None:
+    """By the block before which it had ended: not by one that ends it, which may be the last."""
+    made, told = Loop(tmp_path / "run"), []
+    made.agent.after_schedule = lambda steps, updates: f"{steps}, {updates}" if steps > 9 else None  # type: ignore[method-assign]
+    made.shown.note = told.append  # type: ignore[method-assign]
+    for count in range(4):
+        assert told == ["10, 3"] * (count > 1)
+        made.loop.train(block_of())
+    assert told == ["10, 3"]
+
+
 # -- stopping -------------------------------------------------------------------------------------
 
 
@@ -107,8 +163,7 @@ def test_stops_on_each_criterion(
     loop = Loop(tmp_path, **config).loop
     assert not loop.finished
     assert train_until_finished(loop, block_of(returns)) == expected
-    reasons = {"total_steps", "n_episodes", "target_reward"}
-    assert loop.reason in reasons & set(config)
+    assert loop.reason in {*STOPS} & set(config)
     assert loop.close()["reason"] == loop.reason
 
 
@@ -171,10 +226,23 @@ def test_counts_what_the_blocks_bring(tmp_path: Path) -> None:
     counters = loop.counters
     assert (counters.iteration, counters.version) == (3, 3)
     assert (counters.steps, counters.episodes) == (30, 6)
-    assert (counters.updates, counters.totals) == (9, {"env_restarts": 3})
+    assert (counters.updates, counters.totals["env_restarts"]) == (9, 3)
     assert len(parts.agent.trained) == 3
     weights, version = loop.weights()
     assert (weights.tolist(), version) == ([3.0], 3)
+
+
+def test_an_agent_that_reports_no_updates_has_made_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = Loop(tmp_path, total_steps=20)
+    monkeypatch.setattr(parts.agent, "train", lambda block: {"loss": 0.5})
+    for _ in range(2):
+        parts.loop.train(block_of())
+    assert parts.loop.counters.updates == 0
+    summary = parts.loop.close()
+    assert (summary["timesteps_total"], summary["updates_total"]) == (20, 0)
+    assert [row["updates_total"] for row in parts.rows()] == [0, 0]
 
 
 def test_failures_are_counted_by_environment_and_kind(tmp_path: Path) -> None:
@@ -200,7 +268,7 @@ def test_failures_are_counted_by_environment_and_kind(tmp_path: Path) -> None:
     assert [row["env_raise"] for row in rows] == [1, 1, 2, 2]
     assert {kind: rows[-1][f"env_{kind}"] for kind in totals} == totals
     assert (
-        "env_restarts,env_raise,env_crash,env_timeout,env_nan,env_shape,"
+        "env_raise,env_crash,env_timeout,env_nan,env_shape,"
         in (again.run.progress.read_text().splitlines()[0])
     )
 
@@ -336,7 +404,7 @@ def test_a_resumed_loop_continues_where_it_was(tmp_path: Path) -> None:
     names = ("iteration", "steps", "episodes", "updates", "version", "totals", "best_reward")
     assert {name: getattr(counters, name) for name in names} == {
         "iteration": 3, "steps": 30, "episodes": 6, "updates": 9, "version": 3,
-        "totals": {"env_restarts": 3}, "best_reward": 8.25,
+        "totals": NO_TOTALS | {"env_restarts": 3}, "best_reward": 8.25,
     }  # fmt: skip
     assert {name: before[name] for name in names} == {n: getattr(counters, n) for n in names}
     assert list(again.loop.window.returns) == [1, 10, 2, 20]
@@ -375,11 +443,59 @@ def test_old_checkpoints_make_room(tmp_path: Path) -> None:
     assert kept == [30, 40]
 
 
+def test_an_evaluation_that_has_ended_is_kept_while_the_run_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = Loop(tmp_path, total_steps=10**6)
+    parts.loop._evaluator = Evaluating([2.0, 5.0, 3.0])  # type: ignore[assignment]
+    notes: list[str] = []
+    monkeypatch.setattr(parts.shown, "note", notes.append)
+    parts.loop.train(block_of())
+    assert not parts.run.evaluations.exists()
+    for _ in range(3):
+        parts.loop.train(block_of())
+    assert not parts.loop.finished
+    with parts.run.evaluations.open() as file:
+        listed = list(csv.DictReader(file))
+    found = [(row["timesteps_total"], float(row["reward_mean"])) for row in listed]
+    assert found == [("10", 2.0), ("20", 5.0), ("30", 3.0)]
+    assert [note.endswith("(best)") for note in notes] == [True, True, False]
+    assert parts.loop.counters.best_evaluation == 5.0
+    best = load_newest(parts.run.best)
+    assert best is not None
+    assert best.numbers["reward_mean"] == 5.0
+    assert best.arrays["agent"]["weights"].tolist() == [2.0], "those of step 20"
+
+
+@pytest.mark.parametrize("signalled", [False, True])
+def test_the_last_policy_is_evaluated_unless_a_signal_ends_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, signalled: bool
+) -> None:
+    parts = Loop(tmp_path, total_steps=25)
+    agent = make_agent(adapter_of(Counter(lengths=[3])).spec)
+    evaluator = Evaluator(agent, make_episode(Counter(lengths=[3])), every=20, episodes=2)
+    parts.loop._evaluator = evaluator
+    monkeypatch.setattr(parts.shown, "note", lambda _: None)
+    monkeypatch.setattr(parts.agent, "get_weights", agent.get_weights)
+    for _ in range(3):
+        parts.loop.train(block_of())
+        evaluator.wait(20)  # so that no evaluation is left out
+    if signalled:
+        parts.signals.received = signal.SIGTERM
+    summary = parts.loop.close()
+    with parts.run.evaluations.open() as file:
+        steps = [row["timesteps_total"] for row in csv.DictReader(file)]
+    assert steps == (["20"] if signalled else ["20", "30"])
+    assert parts.loop.last_evaluation is not None
+    assert summary["last_evaluation"] == parts.loop.last_evaluation.reward_mean
+
+
 def test_the_summary_is_what_close_returns(tmp_path: Path) -> None:
     parts = Loop(tmp_path, total_steps=20)
     seconds = np.array([3.0, 1.0, 0.0, 0.0, 0.0])
     for _ in range(2):
         parts.loop.train(block_of([2.0], seconds=seconds))
+    parts.loop._started -= 90
     summary = parts.loop.close()
     assert json.loads(parts.run.summary.read_text()) == summary
     expected = {
@@ -388,6 +504,7 @@ def test_the_summary_is_what_close_returns(tmp_path: Path) -> None:
         "env_restarts": 0,
     }  # fmt: skip
     assert {name: summary[name] for name in expected} == expected
+    assert (summary["steps_per_s"], summary["updates_per_s"]) == (0.2, 0.1)
     assert summary["time_split"]["actors"]["env"] == 0.75
     assert summary["time_split"]["actors"]["inference"] == 0.25
     assert sum(summary["time_split"]["learner"].values()) == pytest.approx(1, abs=0.01)

@@ -10,6 +10,7 @@ from support.envs import Counter
 from support.learning import Scripted, discrete_spec, make_agent, make_episode
 
 from exarl.records.clock import bound
+from exarl.training import measure
 from exarl.training.measure import (
     LONGEST_TAPE,
     Tape,
@@ -20,6 +21,7 @@ from exarl.training.measure import (
     replayed_block,
     training_rate,
 )
+from exarl.types import Block
 
 SPEC = discrete_spec()
 
@@ -108,6 +110,26 @@ def test_an_agent_that_never_learns_is_given_up() -> None:
     agent = make_agent(SPEC, learner=True, learning_starts=10**9)
     block = replayed_block(agent, tape_of(), steps=4, width=1)
     assert measure_learning(agent, block, 0.02) is None
+
+
+@pytest.mark.parametrize(("first", "compiling"), [(5.0, 3.0), (2.0, 0.0), (0.5, 0.0)])
+def test_compiling_takes_what_the_first_update_took_longer_and_never_less_than_nothing(
+    first: float, compiling: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+    agent = Scripted(SPEC)
+
+    def train(block: Block) -> dict[str, float]:
+        nonlocal now
+        agent.trained.append(block)
+        now += first if len(agent.trained) == 1 else 2.0
+        return {"updates": 3}
+
+    monkeypatch.setattr(measure, "perf_counter", lambda: now)
+    monkeypatch.setattr(agent, "train", train)
+    learning = measure_learning(agent, replayed_block(agent, tape_of(), steps=4, width=1), 10.0)
+    assert learning is not None
+    assert (learning.block_us, learning.first_s) == (2e6, compiling)
 
 
 def test_the_training_rate_leaves_the_start_out() -> None:

@@ -23,6 +23,22 @@ def test_metrics_are_means_and_counted_once() -> None:
     assert len(seen) == 1, "only blocks with updates are looked at"
 
 
+def test_the_sums_for_a_checkpoint_contain_the_newest_block() -> None:
+    since = SinceRow(lambda _: None)
+    since.add({"loss": 1.0}, [2], learnt=True)
+    since.add({"loss": 4.0, "q": 6}, [0, 1], learnt=True)
+    state = since.state()
+    assert state == [{"loss": [5.0, 2], "q": [6.0, 1]}, [3, 3, 2]]
+    resumed = SinceRow(lambda _: None)
+    resumed.restore(state)
+    for sums in (since, resumed):
+        sums.add({"loss": 4.0}, [3], learnt=True)
+        assert sums.columns() == {
+            "policy_lag_mean": 1.5, "policy_lag_max": 3, "loss": 3.0, "q": 6.0,
+        }  # fmt: skip
+    assert state[0]["loss"] == [5.0, 2], "what was kept does not change"
+
+
 def test_without_blocks_there_is_no_lag() -> None:
     since = SinceRow(lambda _: None)
     assert since.columns() == {"policy_lag_mean": 0.0, "policy_lag_max": 0}

@@ -55,6 +55,17 @@ def test_a_stopped_run_continues_as_if_nothing_had_happened(case: str, tmp_path:
     assert_same(everything_of(parts), everything_of(whole))
 
 
+@pytest.mark.parametrize("precision", ["float32", pytest.param("bfloat16", marks=pytest.mark.slow)])
+def test_with_layer_normalisation_the_checkpoint_says_so(precision: str, tmp_path: Path) -> None:
+    words = {**SMALL_FUSED, "layer_norm": True, "precision": precision}
+    train(**words, run_dir=str(tmp_path / "run"))
+    for row in read_rows(tmp_path / "run" / "result.jsonl"):
+        assert all(value is not None for name, value in row.items() if "loss" in name)
+    newest = find_newest(tmp_path / "run" / "checkpoints")
+    assert newest is not None
+    assert load_checkpoint(newest).numbers["made_for"]["layer_norm"] == "true"
+
+
 def weights_of(run: Path) -> np.ndarray:
     newest = find_newest(run / "checkpoints")
     assert newest is not None

@@ -35,7 +35,10 @@ def train(run: Path, workflow: str, blocks: int, **words: Any) -> None:
         "workflow": workflow,
         "run_dir": str(run),
     }
-    ExaLearner(**given, **WORDS, **width, total_steps=blocks * STEPS, **words).run()
+    chosen = {**WORDS, **words}
+    if chosen["agent"] != "DQN-v0":
+        chosen = {n: v for n, v in chosen.items() if n not in ("batch_size", "updates_per_step")}
+    ExaLearner(**given, **chosen, **width, total_steps=blocks * STEPS).run()
 
 
 @pytest.mark.parametrize("workflow", ["sync", "fused"])
@@ -48,6 +51,40 @@ def test_the_block_that_completes_learning_starts_is_learnt_from(
     assert len(rows) == 3
     assert sum(row.get("loss") is not None for row in rows) == learning
     assert rows[-1]["updates_total"] == learning * STEPS * 0.1
+
+
+@pytest.mark.parametrize("workflow", ["sync", "fused"])
+@pytest.mark.parametrize(
+    ("per_step", "expected"), [(0.0375, [0, 2, 3, 5, 6]), (0.0125, [0, 1, 1, 2, 2])]
+)
+def test_what_is_left_over_of_a_block_counts_for_the_next(
+    tmp_path: Path, workflow: str, per_step: float, expected: list[int]
+) -> None:
+    """1.5 updates a block, and 0.5."""
+    words = {"learning_starts": STEPS + 1, "updates_per_step": per_step}
+    train(tmp_path / "run", workflow, blocks=5, **words)
+    rows = list(read_rows(tmp_path / "run" / "result.jsonl"))
+    assert [row["updates_total"] for row in rows] == expected
+    newest = find_newest(tmp_path / "run" / "checkpoints")
+    assert newest is not None
+    made = [a for n, a in load_checkpoint(newest).arrays["agent"].items() if n == "updates"]
+    assert made == expected[-1:]
+
+
+@pytest.mark.parametrize("agent", ["A2C-v0", pytest.param("PPO-v0", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("normalised", [False, True])
+def test_a_normalisation_that_moves_on_is_corrected_by_vtrace(
+    tmp_path: Path, agent: str, normalised: bool
+) -> None:
+    """And nothing else lags."""
+    ends = []
+    for vtrace in (True, False):
+        words = {"agent": agent, "vtrace": vtrace, "normalize_observations": normalised}
+        train(tmp_path / str(vtrace), "fused", blocks=2, **words)
+        newest = find_newest(tmp_path / str(vtrace) / "checkpoints")
+        assert newest is not None
+        ends.append(load_checkpoint(newest).arrays["agent"]["weights"])
+    assert np.array_equal(*ends) is not normalised
 
 
 @pytest.mark.slow

@@ -178,7 +178,7 @@ static unsigned char *exarl_put_array_(unsigned char *at, const exarl_layout *la
     return at + exarl_padded_(size);
 }
 
-/* Send a message of so many arrays. */
+/* Send a message of n arrays. */
 static int exarl_send_(exarl_env *env, int kind, int count, const exarl_layout *const *layouts,
                        const void *const *data)
 {

@@ -1,0 +1,96 @@
+"""The parameters of optimisers, and the step size as a function of how far training is; no JAX."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from exarl.config import param
+from exarl.errors import ConfigError
+from exarl.types import Array, Namespace
+
+TAKES: Mapping[str, tuple[str, ...]] = {
+    "adam": ("adam_eps", "betas"),
+    "adamw": ("adam_eps", "betas", "weight_decay"),
+    "rmsprop": ("adam_eps",),
+    "sgd": (),
+    "nadam": ("adam_eps", "betas"),
+    "radam": ("adam_eps", "betas"),
+    "lion": ("betas", "weight_decay"),
+    "adabelief": ("adam_eps", "betas"),
+}
+"""The numbers that each optimiser has beside its step size, as parameters."""
+NUMBERS = ("adam_eps", "betas", "weight_decay")
+
+
+@dataclass(frozen=True)
+class OptimizerConfig:
+    """Parameters of the optimisers of an algorithm."""
+
+    learning_rate: float = param(1e-3, "step size of the optimiser", gt=0)
+    learning_rate_end: float | None = param(
+        None, "step size at the end of its schedule; null: a tenth of the one it begins with", ge=0
+    )
+    learning_rate_fraction: float = param(
+        0.0, "if not 0: it falls linearly to its end over this part of total_steps", ge=0, le=1
+    )
+    learning_rate_updates: int = param(
+        0, "if not 0: the step size falls linearly to its end over N updates instead", ge=0
+    )
+    optimizer: Literal["adam", "adamw", "rmsprop", "sgd", "nadam", "radam", "lion", "adabelief"] = (
+        param("adam", "optimiser, by its name in optax")
+    )
+    adam_eps: float | None = param(
+        None, "what the optimiser adds to the root of squared gradients; null: its own number", gt=0
+    )
+    betas: tuple[float, float] | None = param(
+        None, "how slowly the optimiser's two averages forget, [b1, b2]; null: its own", ge=0, lt=1
+    )
+    weight_decay: float | None = param(
+        None, "how much the optimiser draws matrices towards 0; null: its own number", ge=0
+    )
+    max_grad_norm: float | None = param(10.0, "clip the gradient's norm; null: do not", gt=0)
+
+
+def follows_run(config: OptimizerConfig, swept: Collection[str] = ()) -> bool:
+    """Whether step sizes depend on the part of ``total_steps`` that is made."""
+    return bool(config.learning_rate_fraction) or "learning_rate_fraction" in swept
+
+
+def check_optimizer(
+    config: OptimizerConfig, total_steps: int | None, swept: Collection[str] = ()
+) -> None:
+    """ConfigError where a number has no effect; ``swept`` names those that a population varies."""
+    takes = TAKES[config.optimizer]
+    for name in NUMBERS:
+        if name not in takes and (name in swept or getattr(config, name) is not None):
+            others = ", ".join(known for known, own in TAKES.items() if name in own)
+            raise ConfigError(
+                f"optimizer '{config.optimizer}' has no {name}: leave it out, or choose {others}"
+            )
+    if not follows_run(config, swept):
+        return
+    if total_steps is None:
+        raise ConfigError("learning_rate_fraction is a part of total_steps: set that as well")
+    if config.learning_rate_updates:
+        raise ConfigError(
+            "learning_rate_fraction and learning_rate_updates are two schedules of the step size:"
+            " set one of them to 0"
+        )
+
+
+def fallen(first: float | Array, end: float | Array, done: float | Array) -> float | Array:
+    """The step size when the part ``done`` of its schedule, 0 to 1, is over."""
+    return (first - end) * (1 - done) + end
+
+
+def end_of(first: float | Array, end: float | Array | None) -> float | Array:
+    """The step size at the end of a schedule."""
+    return 0.1 * first if end is None else end
+
+
+def done_of_run(xp: Namespace, fraction: float | Array, progress: float | Array) -> float | Array:
+    """The part of a schedule that is over, when it takes this fraction of the run; 0: none."""
+    some = xp.maximum(fraction, 1e-9)
+    return xp.where(fraction > 0, xp.minimum(1.0, progress / some), 0.0)
