@@ -260,8 +260,8 @@ class LearningLoop:
         return summary
 
     def _evaluate_last(self) -> None:
-        """Wait for a running evaluation and evaluate the last weights, unless somebody waits for the end
-        of the run or they are not finite."""
+        """Wait for a running evaluation, then evaluate the last weights, unless a signal ends the run
+        or they are not finite."""
         evaluator, steps = self._evaluator, self.counters.steps
         if evaluator is None:
             return
