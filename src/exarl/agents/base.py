@@ -59,6 +59,9 @@ class ExaAgent(ABC):
     """
 
     Config: type = NoParameters
+    defaults: Mapping[str, Any] = {}
+    """Defaults for the run and for networks that suit this agent better than the general ones, as in a
+    tuned file: ``{"block_steps": 512, "models": {"MLP": {"hidden": [256, 256]}}}``."""
     action_kind: str = "discrete"
     recorded: Mapping[str, ArraySpec] = {}
     """What ``action`` records beside each action, and the learner finds in the block."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import inspect
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from exarl import registry
 from exarl.cli import words as line
@@ -75,7 +76,8 @@ def component(id: str, kind: str | None = None) -> Component:
             found = registered.load(id)
             schema = schema_of(found.Config) if hasattr(found, "Config") else {}
             doc = inspect.getdoc(found) or ""
-            return Component(known.removesuffix("s"), id, doc, schema)
+            own = defaults_of(id, getattr(found, "defaults", {}))
+            return Component(known.removesuffix("s"), id, doc, schema, own)
     return _environment(id)
 
 
@@ -100,15 +102,26 @@ def settings_of(agent: str, env: str) -> str:
         component(env, "envs")
         hint = settings_with(agent) or settings_with(env)
         raise ConfigError(f"there are no settings for {agent} with {env}. {hint}".rstrip())
-    pages = []
-    for path in files:
-        values = dict(read_source(path).values)
-        models = values.pop("models", {})
-        rows = [f"  {key} = {shown(value)}\n" for key, value in values.items()]
-        for model, own in models.items() if isinstance(models, dict) else ():
-            rows += [f"  model.{key} = {shown(v)} (with {model})\n" for key, v in own.items()]
-        pages.append(f"settings for {agent} with {env} ({path}):\n{''.join(rows)}")
-    return "\n".join(pages)
+    return "\n".join(
+        f"settings for {agent} with {env} ({path}):\n{listed(read_source(path).values)}"
+        for path in files
+    )
+
+
+def defaults_of(id: str, settings: Mapping[str, Any]) -> str:
+    """The defaults that an agent has for the run and for networks; empty if it has none."""
+    if not settings:
+        return ""
+    return f"\ndefaults of the run and of networks with {id}:\n{listed(settings)}"
+
+
+def listed(settings: Mapping[str, Any]) -> str:
+    """Settings in the form of a tuned file, one per line."""
+    rows = [f"  {key} = {shown(v)}\n" for key, v in settings.items() if key != "models"]
+    models = settings.get("models", {})
+    for model, own in models.items() if isinstance(models, Mapping) else ():
+        rows += [f"  model.{key} = {shown(v)} (with {model})\n" for key, v in own.items()]
+    return "".join(rows)
 
 
 def settings_with(id: str) -> str:

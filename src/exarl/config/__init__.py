@@ -2,7 +2,14 @@
 
 from exarl.config.layers import FAMILIES, Source, parse_flags, read_source, tuned_files
 from exarl.config.learner import GROUPS, STOPS, LearnerConfig
-from exarl.config.resolve import Configuration, load, resolve, stored_source, tuned_in
+from exarl.config.resolve import (
+    Configuration,
+    Declared,
+    load,
+    resolve,
+    stored_source,
+    tuned_in,
+)
 from exarl.config.schema import (
     Parameter,
     Schema,
@@ -18,6 +25,7 @@ __all__ = [
     "GROUPS",
     "STOPS",
     "Configuration",
+    "Declared",
     "LearnerConfig",
     "Parameter",
     "Schema",

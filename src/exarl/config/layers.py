@@ -63,14 +63,18 @@ def tuned_files(agent: str | None = None, env: str | None = None) -> list[Path]:
 
 
 def tuned_source(path: Path, model: str | None) -> Source:
-    """The settings in a tuned file; of its ``models`` only those of ``model`` are used."""
+    """The settings in a tuned file, for a run with the network ``model``."""
     source = read_source(path)
-    models = source.values.get("models", {})
+    return Source(for_network(source.values, model, source.origin), source.origin)
+
+
+def for_network(settings: Mapping[str, Any], model: str | None, origin: str) -> dict[str, Any]:
+    """Settings with those of the network ``model`` in place of ``models``, which has them by id."""
+    models = settings.get("models", {})
     if not isinstance(models, Mapping) or not all(isinstance(m, Mapping) for m in models.values()):
-        raise ConfigError(f"'models' maps network ids to their parameters ({path})")
+        raise ConfigError(f"'models' maps network ids to their parameters ({origin})")
     own = {f"model.{key}": value for key, value in models.get(model, {}).items()}
-    others = {key: value for key, value in source.values.items() if key != "models"}
-    return Source({**others, **own}, source.origin)
+    return {key: value for key, value in settings.items() if key != "models"} | own
 
 
 def exists(path: Path, test: Callable[[Path], bool] = Path.exists) -> bool:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from exarl.config.layers import (
     FAMILIES,
@@ -16,6 +16,7 @@ from exarl.config.layers import (
     Source,
     exists,
     folder_sources,
+    for_network,
     layer_folders,
     read_source,
     tuned_name,
@@ -24,8 +25,20 @@ from exarl.config.learner import STOPS, LearnerConfig
 from exarl.config.schema import Parameter, Schema, check, schema_of
 from exarl.errors import ConfigError, as_one, did_you_mean
 
-Lookup = Callable[[str, str], tuple[Schema, bool]]
-"""(family, id) -> the component's parameters, and whether it accepts others as well."""
+
+class Declared(NamedTuple):
+    """What a component declares."""
+
+    schema: Schema
+    open_ended: bool = False
+    """Whether it accepts parameters beside those of its schema."""
+    defaults: Mapping[str, Any] = {}
+    """Of an agent: defaults that take the place of those of the run and of networks, in the form of a
+    tuned file."""
+
+
+Lookup = Callable[[str, str], Declared]
+"""(family, id) -> what the component declares; ConfigError if there is none."""
 
 SELECTORS = {"agent": "agent", "env": "env", "workflow": "workflow", "model": "model_type"}
 DEFAULT_TOTAL_STEPS = 100_000
@@ -87,7 +100,8 @@ def load(
         folders.pop()
         explicit = [read_source(config), *explicit]
     ids = _select([*(s for f in folders for s in folder_sources(f, {})), *explicit])
-    return resolve(lookup, [*(s for f in folders for s in folder_sources(f, ids)), *explicit])
+    sources = [*(s for f in folders for s in folder_sources(f, ids)), *explicit]
+    return resolve(lookup, [*_agent_defaults(lookup, ids), *sources])
 
 
 def resolve(lookup: Lookup, sources: Sequence[Source]) -> Configuration:
@@ -129,6 +143,16 @@ def resolve(lookup: Lookup, sources: Sequence[Source]) -> Configuration:
         origin = origins.get(f"learner.{str(error).split()[0]}")
         raise ConfigError(f"{error} ({origin})" if origin else str(error)) from error
     return Configuration(learner, values, origins)
+
+
+def _agent_defaults(lookup: Lookup, ids: Mapping[str, str]) -> list[Source]:
+    """The agent's own defaults, as the weakest source."""
+    origin = f"default of {ids['agent']}"
+    try:
+        own = lookup("agent", ids["agent"]).defaults
+    except ConfigError:  # ``resolve`` says so, with the origin of the id
+        return []
+    return [Source(for_network(own, ids["model"], origin), origin)] if own else []
 
 
 def tuned_in(configuration: Configuration) -> list[str]:
@@ -184,12 +208,13 @@ def _schemas(
     mistakes: list[ConfigError] = []
     for family in FAMILIES[1:]:
         try:
-            schemas[family], others = lookup(family, ids[family])
+            declared = lookup(family, ids[family])
         except ConfigError as error:
             origin = origins.get(f"learner.{SELECTORS[family]}")
             mistakes.append(ConfigError(f"{error} ({origin})" if origin else str(error)))
             continue
-        if others:
+        schemas[family] = declared.schema
+        if declared.open_ended:
             open_ended.add(family)
     if mistakes:
         raise as_one(mistakes)

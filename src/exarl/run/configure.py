@@ -14,7 +14,7 @@ from exarl.config import (
     FAMILIES,
     STOPS,
     Configuration,
-    Schema,
+    Declared,
     Source,
     load,
     parse_flags,
@@ -39,17 +39,18 @@ UNSEALED = tuple(key for key in MAY_CHANGE if key not in ("log_to", "log_online"
 """Keys of a run's ``config.json`` that may change without breaking its seal: they run no code."""
 
 
-def lookup(family: str, id: str) -> tuple[Schema, bool]:
-    """The parameters of a registered component."""
+def lookup(family: str, id: str) -> Declared:
+    """What a registered component declares; ConfigError if there is none."""
     if family == "env":
-        return describe_env(id)
+        return Declared(*describe_env(id))
     registries = {
         "agent": registry.agents,
         "workflow": registry.workflows,
         "model": registry.networks,
     }
     component = registries[family].load(id)
-    return schema_of(getattr(component, "Config", NoParameters)), False
+    schema = schema_of(getattr(component, "Config", NoParameters))
+    return Declared(schema, defaults=getattr(component, "defaults", {}))
 
 
 def configure(

@@ -94,7 +94,7 @@ def test_describe_shows_each_parameter_whole(exarl: Any, family: str, id: str) -
     assert (answer.code, answer.err) == (0, "")
     lines = answer.out.splitlines()
     assert lines[0].startswith(f"{id} (")
-    for parameter in lookup(family, id)[0].values():
+    for parameter in lookup(family, id).schema.values():
         at = next(i for i, text in enumerate(lines) if text.startswith(f"  --{parameter.name} "))
         facts = lines[at]
         assert type_name(parameter.type) in facts

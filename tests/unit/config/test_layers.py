@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from exarl.agents.dqn import DQN
 from exarl.config import read_source
 from exarl.config.layers import layer_folders
 from exarl.errors import ConfigError
+from exarl.registry import agents
 
 
 def test_packaged_defaults_run_a_first_experiment(place: Any) -> None:
@@ -218,3 +220,36 @@ def test_a_bad_value_in_a_lower_layer_is_refused_even_if_overridden(place: Any) 
     with pytest.raises(ConfigError, match="seed must be >= 0") as caught:
         place.configure("--seed", "1")
     assert str(path) in str(caught.value)
+
+
+def test_an_agent_has_defaults_of_its_own_which_every_layer_overrides(
+    place: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = {"block_steps": 64, "reward_window": 9, "models": {"MLP": {"hidden": [8]}, "CNN": {}}}
+    monkeypatch.setattr(DQN, "defaults", own)
+    place.user("learner_cfg.json", {"reward_window": 11})
+    configuration = place.configure("--env", "MountainCar-v0")
+    assert configuration.learner.block_steps == 64
+    assert configuration.learner.reward_window == 11
+    assert configuration.values["model"]["hidden"] == (8,)
+    assert configuration.origins["model.hidden"] == "default of DQN-v0"
+    assert place.configure("--block_steps", "3").learner.block_steps == 3
+    assert place.configure("--agent", "Random-v0").learner.block_steps == 32
+    assert place.configure("--model_type", "LSTM").values["model"]["hidden"] == (64,)
+
+
+def test_a_wrong_default_of_an_agent_is_named(place: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DQN, "defaults", {"blocksteps": 64})
+    with pytest.raises(ConfigError, match=r"'blocksteps' \(default of DQN-v0\)"):
+        place.configure()
+
+
+@pytest.mark.parametrize("id", sorted(agents.ids()))
+def test_every_agents_own_defaults_are_valid(place: Any, id: str) -> None:
+    defaults = agents.load(id).defaults
+    for model in defaults.get("models", {"MLP": {}}):
+        env = "Pendulum-v1" if id in ("DDPG-v0", "TD3-v0") else "MountainCar-v0"
+        configuration = place.configure("--agent", id, "--env", env, "--model_type", model)
+        used = [o for o in configuration.origins.values() if o == f"default of {id}"]
+        expected = {key for key in defaults if key != "models"}
+        assert len(used) == len(expected) + len(defaults.get("models", {}).get(model, {}))

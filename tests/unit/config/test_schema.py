@@ -46,7 +46,7 @@ def documented() -> Iterator[Any]:
     """Every parameter of every registered component and of the run itself."""
     schemas = {"learner": schema_of(LearnerConfig)}
     for family, known in REGISTRIES.items():
-        schemas |= {f"{family} {id}": lookup(family, id)[0] for id in known.ids()}
+        schemas |= {f"{family} {id}": lookup(family, id).schema for id in known.ids()}
     for owner, schema in schemas.items():
         for parameter in schema.values():
             yield pytest.param(parameter, id=f"{owner}-{parameter.name}".replace(" ", "-"))
