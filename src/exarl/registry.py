@@ -138,7 +138,7 @@ agents = Registry(
         "TD3-v0": "exarl.agents.td3:TD3",
         "SAC-v0": "exarl.agents.sac:SAC",
         "A2C-v0": "exarl.agents.a2c:A2C",
-        "A3C-v0": "exarl.agents.a2c:A2C",
+        "A3C-v0": "exarl.agents.a2c:A3C",
         "PPO-v0": "exarl.agents.ppo:PPO",
         "Random-v0": "exarl.agents.random:Random",
     },

@@ -36,6 +36,9 @@ def continuous_spec(shape: tuple[int, ...] = (3,), actions: int = 2) -> EnvSpec:
     return EnvSpec("Toy-v0", ArraySpec(shape, "float32"), action, None, *bounds)
 
 
+NORMALISING = ("normalize_observations", "normalize_rewards")
+
+
 def make_agent(
     spec: EnvSpec,
     *,
@@ -48,12 +51,13 @@ def make_agent(
     **parameters: Any,
 ) -> Any:
     """An agent of a small network, an LSTM if it has ``units``; ``Any``, so that tests may look
-    inside."""
+    inside. Nothing is normalised unless ``parameters`` say so, also where that is the default."""
     agent_class = registry.agents.load(id)
+    plain = {name: False for name in NORMALISING if hasattr(agent_class.Config, name)}
     network: Any = partial(MLP, MLPConfig(hidden, layer_norm=layer_norm), spec.observation)
     if units:
         network = partial(LSTM, LSTMConfig(hidden, units), spec.observation)
-    agent = agent_class(spec, agent_class.Config(**parameters), network, seed)
+    agent = agent_class(spec, agent_class.Config(**{**plain, **parameters}), network, seed)
     if learner:
         agent.set_learner()
     return agent

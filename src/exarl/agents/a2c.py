@@ -10,7 +10,14 @@ from dataclasses import dataclass
 from exarl.agents.agent import NetworkAgent
 from exarl.agents.algorithm import Hyper, TrainState
 from exarl.agents.base import MakeNetwork
-from exarl.agents.onpolicy import ActorCritic, OnPolicyConfig, networks_for, total, value_loss
+from exarl.agents.onpolicy import (
+    ON_POLICY_DEFAULTS,
+    ActorCritic,
+    OnPolicyConfig,
+    networks_for,
+    total,
+    value_loss,
+)
 from exarl.config import param
 from exarl.types import Array, Batch, EnvSpec, Metrics, Namespace, Params
 
@@ -51,6 +58,31 @@ class A2C(NetworkAgent[A2CConfig]):
     """Advantage actor-critic."""
 
     Config = A2CConfig
+    defaults = ON_POLICY_DEFAULTS
+    action_kind = "any"
+    metrics = AdvantageActorCritic.terms
+    make_algorithm = staticmethod(make)
+
+
+@dataclass(frozen=True)
+class A3CConfig(A2CConfig):
+    """Parameters of the asynchronous advantage actor-critic.
+
+    Its actors lag behind the learner. What Adam adds to the root of squared gradients is large, so that
+    a coordinate whose gradients are small does not move by whole step sizes on feedback that is late.
+    """
+
+    learning_rate: float = param(0.01, "step size of the optimiser", gt=0)
+    adam_eps: float | None = param(
+        0.1, "what the optimiser adds to the root of squared gradients; null: its own number", gt=0
+    )
+
+
+class A3C(NetworkAgent[A3CConfig]):
+    """Asynchronous advantage actor-critic."""
+
+    Config = A3CConfig
+    defaults = ON_POLICY_DEFAULTS
     action_kind = "any"
     metrics = AdvantageActorCritic.terms
     make_algorithm = staticmethod(make)

@@ -15,7 +15,7 @@ from exarl.agents.base import ExaAgent, MakeNetwork, Spread, Team
 from exarl.agents.experience import Experience, FreshBlocks, HostReplay
 from exarl.agents.normalizers import Normalizers
 from exarl.agents.offpolicy import OffPolicyConfig
-from exarl.agents.optimizers import check_optimizer, end_of, follows_run
+from exarl.agents.optimizers import check_optimizer, follows_run, step_size_end
 from exarl.agents.policy import NetworkPolicy, Parts, by_part, changed, recalled
 from exarl.config import LearnerConfig
 from exarl.errors import CheckpointError, ConfigError
@@ -194,7 +194,7 @@ class NetworkAgent(ExaAgent, Generic[C]):
         if block is not None:
             rows = _on_host(self.algorithm.rows(np, self.hyper, block))
         self.update_normalizers(block)
-        if follows_run(self.config):
+        if follows_run(self.config) and self.total_steps is not None:
             self.train_state = self._learning()._replace(progress=self._progress())
         self._steps += steps
         updates = self.algorithm.n_updates(steps, self._steps)
@@ -208,7 +208,7 @@ class NetworkAgent(ExaAgent, Generic[C]):
 
     def _progress(self) -> Array:
         """The part of the run's steps that is made."""
-        assert self.total_steps is not None  # see ``check_optimizer``
+        assert self.total_steps is not None
         return np.float32(self._steps / self.total_steps)  # type: ignore[return-value]
 
     def update_normalizers(self, block: Block | None) -> None:
@@ -222,17 +222,18 @@ class NetworkAgent(ExaAgent, Generic[C]):
         norm = to_device(self._normalizers.norm(np, self._moments))
         self.train_state = self._learning()._replace(norm=norm)
 
-    def after_schedule(self, steps: int, updates: int) -> str | None:
+    def ended_schedules(self, steps: int, updates: int) -> Mapping[str, str]:
         cfg, total = self.config, self.total_steps
-        over = bool(cfg.learning_rate_updates) and updates >= cfg.learning_rate_updates
-        if cfg.learning_rate_fraction and total is not None:
-            over = steps >= cfg.learning_rate_fraction * total
-        if not over or "learning_rate_fraction" in self.swept:
-            return None
-        one = not {"learning_rate", "learning_rate_end"} & set(self.swept)
-        end = f", {end_of(cfg.learning_rate, cfg.learning_rate_end):.3g}," if one else ""
-        of = f" of {total:,}" if total is not None else ""
-        return f"the step size has reached its end{end} at step {steps:,}{of}"
+        if cfg.learning_rate_fraction and total is None:
+            constant = (
+                f"the step size stays {cfg.learning_rate:.3g}: its schedule needs total_steps"
+            )
+            return {"the step size": constant}
+        ends = [e for e in self.algorithm.schedule_ends() if not {*e.parameters} & {*self.swept}]
+        if (end := step_size_end(cfg, total, self.swept)) is not None:
+            ends.append(end)
+        over = [e for e in ends if steps >= e.steps or updates >= e.updates]
+        return {end.what: end.told(steps, total) for end in over}
 
     def _pop_weights(self, metrics: Metrics) -> Metrics:
         """Metrics of the updates; the new weights are removed and stored for ``get_weights``.

@@ -14,7 +14,7 @@ from typing import ClassVar, Generic, Literal, NamedTuple, Protocol, TypeAlias, 
 
 import numpy as np
 
-from exarl.agents.optimizers import OptimizerConfig
+from exarl.agents.optimizers import OptimizerConfig, ScheduleEnd
 from exarl.config import param
 from exarl.networks.network import Network
 from exarl.types import (
@@ -55,7 +55,9 @@ class AlgorithmConfig(OptimizerConfig):
         " reward_scale and reward_clip",
     )
     normalize_observations: bool = param(
-        False, "observations as deviations from their running mean, in standard deviations"
+        False,
+        "observations as deviations from their running mean, in standard deviations; images are left"
+        " as they are",
     )
     precision: Literal["float32", "bfloat16"] = param(
         "float32",
@@ -232,6 +234,10 @@ class Algorithm(ABC, Generic[C_co]):
         """Numbers that actors need and that change with the environment steps made."""
         return {}
 
+    def schedule_ends(self) -> tuple[ScheduleEnd, ...]:
+        """The ends of all schedules beside that of the step size, which then hold their last values."""
+        return ()
+
     # -- what actors compute before a block leaves them -----------------------------------------------
 
     @property
@@ -281,7 +287,7 @@ class Algorithm(ABC, Generic[C_co]):
         """How many random orders of how many rows the updates of a block need; (0, 0): none."""
         return 0, 0
 
-    def split(self, orders: Array) -> Array:
+    def split(self, orders: Array, updates: int) -> Array:
         """The rows of each update [updates, rows], from random orders [passes, count]."""
         return orders
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -59,7 +59,7 @@ class ExaAgent(ABC):
     """
 
     Config: type = NoParameters
-    defaults: Mapping[str, Any] = {}
+    defaults: ClassVar[Mapping[str, Any]] = {}
     """Defaults for the run and for networks that suit this agent better than the general ones, as in a
     tuned file: ``{"block_steps": 512, "models": {"MLP": {"hidden": [256, 256]}}}``."""
     action_kind: str = "discrete"
@@ -174,10 +174,10 @@ class ExaAgent(ABC):
         """
         raise NotImplementedError
 
-    def after_schedule(self, steps: int, updates: int) -> str | None:
-        """A line for the user if what follows ``steps`` and ``updates`` is trained with a step size
-        whose schedule is over; else None."""
-        return None
+    def ended_schedules(self, steps: int, updates: int) -> Mapping[str, str]:
+        """Lines for the user on the schedules that are over after ``steps`` and ``updates``, by what
+        follows them."""
+        return {}
 
     @abstractmethod
     def get_weights(self) -> np.ndarray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from exarl.agents.algorithm import (
 )
 from exarl.agents.base import MakeNetwork
 from exarl.agents.offpolicy import OffPolicy, OffPolicyConfig, weighted_mean
+from exarl.agents.optimizers import ScheduleEnd
 from exarl.config import param
 from exarl.errors import ConfigError
 from exarl.learning.exploration import either, ou_noise
@@ -112,6 +113,13 @@ class DeterministicPolicy(OffPolicy[DDPGConfig]):
         noise = first + (end - first) * xp.minimum(1.0, steps / self.config.noise_steps)
         return {"noise": xp.where(steps < self.config.learning_starts, -1.0, noise)}  # -1: uniform
 
+    def schedule_ends(self) -> tuple[ScheduleEnd, ...]:
+        cfg, decisive = self.config, ("noise", "noise_end")
+        if cfg.noise_end in (None, cfg.noise):
+            return super().schedule_ends()
+        noise = ScheduleEnd("noise", cfg.noise_end, cfg.noise_steps, parameters=decisive)
+        return (*super().schedule_ends(), noise)
+
     # -- learning -----------------------------------------------------------------------------------
 
     @property
@@ -203,6 +211,7 @@ class DDPG(NetworkAgent[DDPGConfig]):
     """Deep deterministic policy gradient."""
 
     Config = DDPGConfig
+    defaults: ClassVar[Mapping[str, Any]] = {"models": {"MLP": {"hidden": (256, 256)}}}
     action_kind = "continuous"
     metrics = ("critic_loss", "policy_loss", "q_mean", "td_error", "noise")
     make_algorithm = staticmethod(make)

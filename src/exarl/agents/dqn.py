@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -26,10 +26,11 @@ from exarl.agents.algorithm import (
 )
 from exarl.agents.base import MakeNetwork
 from exarl.agents.offpolicy import OffPolicy, OffPolicyConfig, weighted_mean
+from exarl.agents.optimizers import ScheduleEnd
 from exarl.config import param
 from exarl.errors import ConfigError
 from exarl.learning import losses
-from exarl.learning.exploration import epsilon_at, epsilon_greedy
+from exarl.learning.exploration import epsilon_at, epsilon_end, epsilon_greedy
 from exarl.types import Array, ArraySpec, Batch, EnvSpec, Memory, Metrics, Namespace, Params
 
 
@@ -104,6 +105,12 @@ class DeepQ(OffPolicy[DQNConfig]):
     def schedules(self, xp: Namespace, hyper: Hyper, steps: float | Array) -> dict[str, Array]:
         decay = (hyper["epsilon"], hyper["epsilon_min"], hyper["epsilon_decay"])
         return {"epsilon": epsilon_at(steps, *decay, self.config.epsilon_steps, xp=xp)}
+
+    def schedule_ends(self) -> tuple[ScheduleEnd, ...]:
+        cfg, decisive = self.config, ("epsilon", "epsilon_min", "epsilon_decay")
+        last = epsilon_end(cfg.epsilon, cfg.epsilon_min, cfg.epsilon_decay, cfg.epsilon_steps)
+        epsilon = ScheduleEnd("epsilon", cfg.epsilon_min, last, parameters=decisive)
+        return (*super().schedule_ends(), *[epsilon] * (last > 0))
 
     def acting_params(self, params: Params, target: Params) -> dict[str, Array]:
         shown = dict(params if self.config.act_with == "online" else target)
@@ -275,6 +282,9 @@ class DQN(NetworkAgent[DQNConfig]):
     """Deep Q-learning; a Box action space is discretised, see ``nactions``."""
 
     Config = DQNConfig
+    defaults: ClassVar[Mapping[str, Any]] = {
+        "models": {"MLP": {"layer_norm": True}, "CNN": {"layer_norm": True}}
+    }
     action_kind = "discrete"
     metrics = ("loss", "q_mean", "td_error", "epsilon")
     make_algorithm = staticmethod(make)

@@ -55,7 +55,8 @@ class FreshBlocks:
             passes, count = self._algorithm.passes(rows)
             if passes:
                 orders = np.stack([self._rng.permutation(count) for _ in range(passes)])
-                rows = {**rows, "index": np.asarray(self._algorithm.split(orders), np.int32)}
+                index = self._algorithm.split(orders, updates)
+                rows = {**rows, "index": np.asarray(index, np.int32)}
         return self._update(state, rows, updates)
 
     def state(self) -> Arrays:

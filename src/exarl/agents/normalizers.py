@@ -9,7 +9,7 @@ import numpy as np
 
 from exarl.agents.algorithm import AlgorithmConfig, AnyBlock, Hyper
 from exarl.agents.base import Team
-from exarl.errors import CheckpointError, ConfigError
+from exarl.errors import CheckpointError
 from exarl.learning.normalise import Moments, deviation, normalised, sums_around, with_sums
 from exarl.types import Array, Arrays, ArraySpec, Batch, Block, Namespace
 
@@ -29,10 +29,9 @@ class Normalizers:
 
     @classmethod
     def of(cls, config: AlgorithmConfig, observation: ArraySpec) -> Normalizers:
-        """ConfigError when images are to be normalised."""
-        if config.normalize_observations and observation.dtype != "float32":
-            raise ConfigError("normalize_observations is for numbers, not for images")
-        return cls(config.normalize_observations, config.normalize_rewards, observation.shape)
+        """Images are not normalised: networks scale them."""
+        observations = config.normalize_observations and observation.dtype == "float32"
+        return cls(observations, config.normalize_rewards, observation.shape)
 
     @property
     def used(self) -> bool:

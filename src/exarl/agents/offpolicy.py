@@ -15,6 +15,7 @@ from exarl.agents.algorithm import (
     TrainState,
     flat,
 )
+from exarl.agents.optimizers import ScheduleEnd
 from exarl.config import param
 from exarl.learning.returns import n_step_returns, window_rewards
 from exarl.types import Array, Batch, Namespace
@@ -97,6 +98,15 @@ class OffPolicy(Algorithm[C_co]):
             return {"reward": returns, "discount": discounts}, last
         single = window_rewards(xp, rewards, last, n_step)
         return {"rewards": single, "discount": discounts}, last
+
+    def schedule_ends(self) -> tuple[ScheduleEnd, ...]:
+        cfg = self.config
+        if not cfg.priority_scale or cfg.priority_beta == 1:
+            return ()
+        decisive = ("priority_beta", "priority_scale")
+        return (
+            ScheduleEnd("priority_beta", 1.0, updates=cfg.priority_updates, parameters=decisive),
+        )
 
     def after_update(self, hyper: Hyper, state: TrainState, complete: bool) -> TrainState:
         return self.move_target(hyper, state, soft=True)

@@ -10,7 +10,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -55,6 +55,14 @@ class OnPolicyConfig(AlgorithmConfig):
     log_std: float = param(0.0, "continuous actions: logarithm of the first standard deviation")
     max_grad_norm: float | None = param(0.5, "clip the gradient's norm; null: do not", gt=0)
 
+
+ON_POLICY_DEFAULTS: Mapping[str, Any] = {
+    "models": {
+        "MLP": {"hidden": (64, 64), "activation": "tanh", "init": "orthogonal", "output_gain": 0.01}
+    }
+}
+"""Small tanh networks with orthogonal initial values and a nearly uniform first policy, after
+Andrychowicz et al. 2020 (arXiv 2006.05990)."""
 
 C_co = TypeVar("C_co", bound=OnPolicyConfig, covariant=True)
 

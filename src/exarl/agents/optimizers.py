@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from exarl.config import param
 from exarl.errors import ConfigError
@@ -53,6 +54,24 @@ class OptimizerConfig:
     max_grad_norm: float | None = param(10.0, "clip the gradient's norm; null: do not", gt=0)
 
 
+class ScheduleEnd(NamedTuple):
+    """Where a schedule ends: after so many environment steps, or so many updates."""
+
+    what: str
+    value: float
+    """NaN where several agents have different ones."""
+    steps: float = math.inf
+    updates: float = math.inf
+    parameters: tuple[str, ...] = ()
+    """Those that decide it."""
+
+    def told(self, steps: int, total: int | None) -> str:
+        """A line for the user."""
+        value = "" if math.isnan(self.value) else f", {self.value:.3g},"
+        of = f" of {total:,}" if total is not None else ""
+        return f"{self.what} has reached its end{value} at step {steps:,}{of}"
+
+
 def follows_run(config: OptimizerConfig, swept: Collection[str] = ()) -> bool:
     """Whether step sizes depend on the part of ``total_steps`` that is made."""
     return bool(config.learning_rate_fraction) or "learning_rate_fraction" in swept
@@ -71,7 +90,7 @@ def check_optimizer(
             )
     if not follows_run(config, swept):
         return
-    if total_steps is None:
+    if total_steps is None and "learning_rate_fraction" in swept:
         raise ConfigError("learning_rate_fraction is a part of total_steps: set that as well")
     if config.learning_rate_updates:
         raise ConfigError(
@@ -94,3 +113,18 @@ def done_of_run(xp: Namespace, fraction: float | Array, progress: float | Array)
     """The part of a schedule that is over, when it takes this fraction of the run; 0: none."""
     some = xp.maximum(fraction, 1e-9)
     return xp.where(fraction > 0, xp.minimum(1.0, progress / some), 0.0)
+
+
+def step_size_end(
+    config: OptimizerConfig, total_steps: int | None, swept: Collection[str]
+) -> ScheduleEnd | None:
+    """Where the schedule of the step size ends, if there is one and all of a population follow it."""
+    steps, updates = math.inf, float(config.learning_rate_updates or math.inf)
+    if config.learning_rate_fraction and total_steps is not None:
+        steps = config.learning_rate_fraction * total_steps
+    if min(steps, updates) == math.inf or "learning_rate_fraction" in swept:
+        return None
+    value = end_of(config.learning_rate, config.learning_rate_end)
+    if {"learning_rate", "learning_rate_end"} & set(swept):
+        value = math.nan
+    return ScheduleEnd("the step size", float(value), steps, updates)

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from exarl.agents.agent import NetworkAgent
 from exarl.agents.algorithm import EarlyStop, Hyper, TrainState
 from exarl.agents.base import MakeNetwork
-from exarl.agents.onpolicy import ActorCritic, OnPolicyConfig, networks_for, total, value_loss
+from exarl.agents.onpolicy import (
+    ON_POLICY_DEFAULTS,
+    ActorCritic,
+    OnPolicyConfig,
+    networks_for,
+    total,
+    value_loss,
+)
 from exarl.config import param
 from exarl.errors import ConfigError
 from exarl.types import Array, Batch, EnvSpec, Metrics, Namespace, Params
+
+MINIBATCH = 64
+"""Steps in a minibatch, unless their number is given."""
 
 
 @dataclass(frozen=True)
@@ -18,8 +30,23 @@ class PPOConfig(OnPolicyConfig):
     """Parameters of proximal policy optimisation."""
 
     learning_rate: float = param(3e-4, "step size of the optimiser", gt=0)
+    normalize_observations: bool = param(
+        True,
+        "observations as deviations from their running mean, in standard deviations; images are left"
+        " as they are",
+    )
+    normalize_rewards: bool = param(
+        True,
+        "divide rewards by the running standard deviation of the discounted return, before"
+        " reward_scale and reward_clip",
+    )
     epochs: int = param(10, "passes over a block", ge=1)
-    minibatches: int = param(4, "updates in a pass, each with its part of the block", ge=1)
+    minibatches: int | None = param(
+        None,
+        f"updates in a pass, each with its part of the block; null: as many as give each {MINIBATCH}"
+        " steps, or one with a network that has memory",
+        ge=1,
+    )
     clip: float = param(0.2, "how far the probability of an action may move in a block", gt=0)
     value_clip: float | None = param(
         None, "how far a value may move in a block; null: anywhere", gt=0
@@ -62,23 +89,31 @@ class ProximalPolicy(ActorCritic[PPOConfig]):
         return None if limit is None else EarlyStop("kl", 1.5 * limit)
 
     def n_updates(self, steps: int, made: int) -> int:
-        return self.config.epochs * self.config.minibatches
+        return self.config.epochs * self._minibatches(steps)
+
+    def _minibatches(self, steps: int) -> int:
+        """Those of a pass over a block of so many steps."""
+        if self.config.minibatches is not None:
+            return self.config.minibatches
+        return 1 if self.memory else max(1, round(steps / MINIBATCH))
 
     def passes(self, rows: Batch) -> tuple[int, int]:
         """ConfigError when a block has fewer rows than there are minibatches."""
         steps, width = rows["reward"].shape
         count = width if self.memory else steps * width
-        if count < self.config.minibatches:
+        if count < (self.config.minibatches or 1):
             what = "environments" if self.memory else "steps"
             raise ConfigError(
                 f"minibatches={self.config.minibatches} needs as many {what} in a block, not {count}"
             )
         return self.config.epochs, count
 
-    def split(self, orders: Array) -> Array:
+    def split(self, orders: Array, updates: int) -> Array:
         """A remainder waits for the next pass."""
-        size = orders.shape[1] // self.config.minibatches
-        return orders[:, : size * self.config.minibatches].reshape(-1, size)
+        passes, count = orders.shape
+        parts = updates // passes
+        size = count // parts
+        return orders[:, : size * parts].reshape(-1, size)
 
     def prepare(self, xp: Namespace, hyper: Hyper, state: TrainState, batch: Batch) -> Batch:
         rows = {name: array for name, array in batch.items() if name != "index"}
@@ -105,6 +140,7 @@ class PPO(NetworkAgent[PPOConfig]):
     """Proximal policy optimisation."""
 
     Config = PPOConfig
+    defaults: ClassVar[Mapping[str, Any]] = {**ON_POLICY_DEFAULTS, "block_steps": 2048}
     action_kind = "any"
     metrics = ProximalPolicy.terms
     needs_vtrace = True

@@ -6,7 +6,9 @@ Haarnoja et al. 2018 (arXiv 1812.05905); discrete: Christodoulou 2019 (arXiv 191
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -243,6 +245,7 @@ class SAC(NetworkAgent[SACConfig]):
     """Soft actor-critic."""
 
     Config = SACConfig
+    defaults: ClassVar[Mapping[str, Any]] = {"models": {"MLP": {"hidden": (256, 256)}}}
     action_kind = "any"
     metrics = ("critic_loss", "policy_loss", "q_mean", "td_error", "alpha", "entropy")
     make_algorithm = staticmethod(make)

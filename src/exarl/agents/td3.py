@@ -34,6 +34,7 @@ class TD3(NetworkAgent[TD3Config]):
     """Twin delayed DDPG."""
 
     Config = TD3Config
+    defaults = DDPG.defaults
     action_kind = "continuous"
     metrics = DDPG.metrics
     make_algorithm = staticmethod(make)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -91,6 +92,17 @@ class Together(Streams):
 
     def uniform(self, count: int) -> np.ndarray:
         return np.concatenate([part.uniform(count) for part in self._parts])
+
+
+def epsilon_end(start: float, end: float, decay: float, linear_steps: int) -> float:
+    """Steps after which ``epsilon_at`` stays at ``end``; 0 where it never changes."""
+    if linear_steps:
+        return float(linear_steps) if start != end else 0.0
+    if start <= end:
+        return 0.0
+    if decay == 1 or end == 0:
+        return math.inf
+    return math.ceil(math.log(end / start) / math.log(decay))
 
 
 def epsilon_at(

@@ -87,7 +87,7 @@ class LearningLoop:
         self._evaluator = evaluator
         self.last_evaluation: Evaluation | None = None  # of this part of the run
         self._situation = situation or Situation()
-        self._past_schedule = False  # whether the user knows
+        self._told: set[str] = set()  # the schedules whose end the user knows
         self._started = self._last_checkpoint = time.monotonic()
         self._first_steps, self._first_updates = self.counters.steps, self.counters.updates
         self.reason = self._stop_reason()
@@ -149,8 +149,8 @@ class LearningLoop:
         updates = int(metrics.pop("updates", 0))
         self._rows.finish()
         self._rows.add(metrics, report.lags, learnt=updates > 0)
-        if updates and not self._past_schedule:
-            self._tell_schedule()
+        if updates:
+            self._tell_schedules()
         counters.add(report, updates)
         self.window.add(report.returns, report.lengths)
         self._actor_seconds += report.seconds or 0.0
@@ -306,13 +306,13 @@ class LearningLoop:
 
     # -- inside -----------------------------------------------------------------------------------
 
-    def _tell_schedule(self) -> None:
+    def _tell_schedules(self) -> None:
         """Say so if a block was trained beyond the end of a schedule; the counters are before it."""
-        line = self.agent.after_schedule(self.counters.steps, self.counters.updates)
-        if line is not None:
-            self._past_schedule = True
+        ended = self.agent.ended_schedules(self.counters.steps, self.counters.updates)
+        for name in ended.keys() - self._told:
+            self._told.add(name)
             if self._run is not None:
-                self._progress.note(line)
+                self._progress.note(ended[name])
 
     def _now(self) -> tuple[int, int]:
         return self.counters.iteration, self.counters.steps

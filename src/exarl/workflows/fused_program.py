@@ -138,7 +138,8 @@ class FusedProgram:
         window: int,
     ) -> FusedProgram:
         algorithm = agent.algorithm
-        if hasattr(config := algorithm.config, "vtrace") and not config.normalize_observations:
+        config, seen = algorithm.config, algorithm.spec.observation
+        if hasattr(config, "vtrace") and not Normalizers.of(config, seen).observations:
             # Nothing lags; but a normalisation moves on between acting and learning from it.
             fresh = dataclasses.replace(config, vtrace=False)  # type: ignore[call-arg]
             algorithm = dataclasses.replace(algorithm, config=fresh)
@@ -295,7 +296,7 @@ def learn(
     if store is None or not isinstance(cfg, OffPolicyConfig):
         passes, count = algorithm.passes(rows)
         if passes:
-            rows = {**rows, "index": algorithm.split(orders(key, passes, count))}
+            rows = {**rows, "index": algorithm.split(orders(key, passes, count), updates)}
         state, metrics = engine.run_block(hyper, state, rows, updates)
         return state, None, metrics
     filled = device_replay.added(store, rows)

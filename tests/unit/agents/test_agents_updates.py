@@ -112,6 +112,14 @@ def test_ppo_goes_over_a_block_in_minibatches(epochs: int, minibatches: int) -> 
     assert updates("PPO-v0", 2, **chosen) == [epochs * minibatches] * 2
 
 
+@pytest.mark.parametrize(("steps", "minibatches"), [(8, 1), (64, 1), (160, 2), (512, 8)])
+def test_minibatches_of_ppo_have_64_steps_unless_their_number_is_given(
+    steps: int, minibatches: int
+) -> None:
+    assert updates("PPO-v0", 1, (steps, 1), epochs=2) == [2 * minibatches]
+    assert updates("PPO-v0", 1, (steps // 2, 2), epochs=2) == [2 * minibatches]
+
+
 def test_a2c_makes_one_update_of_a_block() -> None:
     assert updates("A2C-v0", 2) == [1, 1]
 

@@ -25,6 +25,7 @@ from exarl.agents.compiled import jnp
 from exarl.agents.engine import Engine
 from exarl.agents.optimizers import TAKES, OptimizerConfig, check_optimizer
 from exarl.errors import ConfigError
+from exarl.learning.exploration import epsilon_at, epsilon_end
 from exarl.types import Block, EnvSpec
 
 STEPS = 16  # of a block
@@ -149,8 +150,60 @@ def test_what_is_trained_beyond_the_end_of_a_schedule_is_known(
 ) -> None:
     agent = make_agent(DISCRETE, learning_rate=1e-3, **words)
     agent.total_steps = 128
-    line = agent.after_schedule(steps, updates)
+    line = agent.ended_schedules(steps, updates).get("the step size")
     assert line is None if expected is None else expected in line
+
+
+def test_without_total_steps_a_fraction_of_them_leaves_the_step_size_as_it_is() -> None:
+    agent = make_agent(
+        DISCRETE, learner=True, learning_rate=1e-3, learning_rate_fraction=0.5, **ONE
+    )
+    agent.train(block_for(agent, 0))
+    assert agent.train_state.progress is None
+    assert (
+        "stays 0.001: its schedule needs total_steps"
+        in agent.ended_schedules(9, 9)["the step size"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("id", "spec", "words", "name", "before", "line"),
+    [
+        ("DQN-v0", DISCRETE, {"epsilon_steps": 50, "epsilon_min": 0.1}, "epsilon", (49, 9), "0.1, at"),
+        ("DQN-v0", DISCRETE, {"epsilon_decay": 0.5, "epsilon_min": 0.1}, "epsilon", (3, 9), "0.1, at"),
+        ("TD3-v0", BOX, {"noise_end": 0.02, "noise_steps": 50}, "noise", (49, 9), "0.02, at"),
+        (
+            "SAC-v0", BOX, {"priority_scale": 0.5, "priority_updates": 7}, "priority_beta", (99, 6),
+            "1, at",
+        ),
+    ],
+)  # fmt: skip
+def test_every_schedule_says_that_it_is_over(
+    id: str, spec: EnvSpec, words: dict[str, float], name: str, before: tuple[int, int], line: str
+) -> None:
+    agent = make_agent(spec, id=id, **words)
+    agent.total_steps = 128
+    steps, updates = before
+    assert name not in agent.ended_schedules(steps, updates)
+    assert (
+        f"{name} has reached its end, {line}" in agent.ended_schedules(steps + 1, updates + 1)[name]
+    )
+    agent.swept = ("epsilon_min", "noise_end", "priority_scale")
+    assert name not in agent.ended_schedules(steps + 1, updates + 1)
+
+
+@pytest.mark.parametrize(
+    "words", [(1.0, 0.05, 0.9995, 0), (0.3, 0.02, 0.9, 0), (1.0, 0.1, 1.0, 70)]
+)
+def test_epsilon_reaches_its_end_when_it_is_said_to(words: tuple[float, float, float, int]) -> None:
+    last = int(epsilon_end(*words))
+    assert epsilon_at(last, *words) == pytest.approx(words[1])
+    assert epsilon_at(last - 1, *words) > 1.00001 * words[1]
+
+
+@pytest.mark.parametrize("words", [(0.1, 0.1, 0.9, 0), (0.1, 0.1, 0.9, 50), (0.05, 0.1, 0.9, 0)])
+def test_an_epsilon_that_never_changes_has_no_end(words: tuple[float, float, float, int]) -> None:
+    assert epsilon_end(*words) == 0
 
 
 # -- numbers of optimisers ------------------------------------------------------------------------
@@ -192,7 +245,6 @@ def test_numbers_reach_the_optimiser(name: str) -> None:
         ({"betas": (0.9, 0.99), "optimizer": "rmsprop"}, 1, (), "'rmsprop' has no betas"),
         ({"weight_decay": 0.0}, 1, (), "'adam' has no weight_decay: .* choose adamw, lion"),
         ({}, 1, ("weight_decay",), "'adam' has no weight_decay"),
-        ({"learning_rate_fraction": 0.5}, None, (), "is a part of total_steps"),
         ({}, None, ("learning_rate_fraction",), "is a part of total_steps"),
         ({"learning_rate_fraction": 1, "learning_rate_updates": 5}, 9, (), "two schedules"),
     ],
@@ -205,13 +257,12 @@ def test_numbers_without_effect_are_refused(
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize("message", ["is a part of total_steps"])
-def test_an_agent_refuses_them_before_a_run_and_as_a_learner(message: str) -> None:
-    agent = make_agent(DISCRETE, learning_rate_fraction=0.5)
+def test_an_agent_refuses_them_before_a_run_and_as_a_learner() -> None:
+    agent = make_agent(DISCRETE, optimizer="sgd", adam_eps=1e-3)
     run: Any = SimpleNamespace(total_steps=None, block_steps=8)
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(ConfigError, match="no adam_eps"):
         type(agent).check(agent.config, run, learners=1, lags=False)
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(ConfigError, match="no adam_eps"):
         agent.set_learner()
 
 

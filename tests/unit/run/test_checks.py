@@ -22,7 +22,7 @@ from exarl.run.configure import configure
             4,
             "replay_device must be host with several learners",
         ),
-        ({"learning_rate_fraction": 1, "total_steps": 9}, 1, "are two schedules"),  # as packaged
+        ({"learning_rate_updates": 1, "total_steps": 9}, 1, "are two schedules"),  # as packaged
         ({"optimizer": "sgd", "betas": [0.9, 0.99]}, 1, "optimizer 'sgd' has no betas"),
         (
             {"workflow": "async", "agent": "PPO-v0", "vtrace": False},

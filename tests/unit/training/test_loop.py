@@ -135,12 +135,12 @@ def train_until_finished(loop: LearningLoop, block: Block, at_most: int = 100) -
 def test_training_beyond_the_end_of_a_schedule_is_told_once(tmp_path: Path) -> None:
     """By the block before which it had ended: not by one that ends it, which may be the last."""
     made, told = Loop(tmp_path / "run"), []
-    made.agent.after_schedule = lambda steps, updates: f"{steps}, {updates}" if steps > 9 else None  # type: ignore[method-assign]
+    made.agent.ended_schedules = lambda *made: {"x": f"{made}"} if made[0] > 9 else {}  # type: ignore[method-assign]
     made.shown.note = told.append  # type: ignore[method-assign]
     for count in range(4):
-        assert told == ["10, 3"] * (count > 1)
+        assert told == ["(10, 3)"] * (count > 1)
         made.loop.train(block_of())
-    assert told == ["10, 3"]
+    assert told == ["(10, 3)"]
 
 
 # -- stopping -------------------------------------------------------------------------------------
