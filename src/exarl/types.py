@@ -103,6 +103,33 @@ class EnvSpec:
         )
 
 
+class Steps(NamedTuple):
+    """``S`` consecutive steps of ``B`` environments."""
+
+    observations: Array  # [S, B, ...]
+    actions: Array
+    rewards: Array  # [S, B]
+    terminated: Array
+    truncated: Array
+    next_observations: Array  # where each step truly led
+    known: Array  # [S, B] bool: whether there was such a step; what else is said of it is void
+
+    def newest(self, count: int) -> Steps:
+        """The last ``count`` of these steps."""
+        return Steps(*(array[len(array) - count :] for array in self))
+
+
+def specs_of_steps(spec: EnvSpec) -> tuple[ArraySpec, ...]:
+    """What the arrays of ``Steps`` are made of, in their order."""
+    seen, flag = spec.observation, ArraySpec((), "bool")
+    return seen, spec.action, ArraySpec((), "float32"), flag, flag, seen, flag
+
+
+def unknown_steps(spec: EnvSpec, steps: int, width: int) -> Steps:
+    """Steps of which none is known."""
+    return Steps(*(each.zeros(steps, width) for each in specs_of_steps(spec)))
+
+
 @dataclass(frozen=True)
 class Block:
     """``T`` consecutive steps of ``B`` environments, with fixed layout.
@@ -128,6 +155,7 @@ class Block:
     failures: np.ndarray = field(  # [F, 1 + kinds] int64: who failed, and how often in each way
         default_factory=lambda: np.zeros((0, 1 + len(FAILURES)), np.int64)
     )
+    lead: Steps | None = None  # the steps before the block, as many as the agent asks for
 
     @classmethod
     def of(
@@ -135,10 +163,11 @@ class Block:
         arrays: Mapping[str, np.ndarray],
         recorded: Mapping[str, np.ndarray],
         numbers: Mapping[str, int],
+        lead: Steps | None = None,
     ) -> Block:
-        """The block of these ``BLOCK_ARRAYS``, recorded arrays and ``BLOCK_NUMBERS``."""
+        """The block of these ``BLOCK_ARRAYS``, recorded arrays, ``BLOCK_NUMBERS`` and lead."""
         fields: dict[str, Any] = {**arrays, **numbers}
-        return cls(**fields, recorded=recorded)
+        return cls(**fields, recorded=recorded, lead=lead)
 
     @property
     def steps(self) -> int:
@@ -220,7 +249,11 @@ def concatenate(blocks: Sequence[Block]) -> Block:
         for name in blocks[0].recorded
     }
     numbers = {n: join(getattr(block, n) for block in blocks) for n, join in BLOCK_NUMBERS.items()}
-    return Block.of({**arrays, "seconds": seconds}, recorded, numbers)
+    leads = [block.lead for block in blocks if block.lead is not None]
+    lead = (
+        Steps(*(np.concatenate(parts, 1) for parts in zip(*leads, strict=True))) if leads else None
+    )
+    return Block.of({**arrays, "seconds": seconds}, recorded, numbers, lead)
 
 
 def timed(block: Block, seconds: Mapping[str, float]) -> Block:

@@ -86,6 +86,8 @@ QUICK = {"learning_starts": 30, "batch_size": 8, "updates_per_step": 0.25}
 REPLAY = {"gamma": GAMMA, "batch_size": 32, "learning_rate": 5e-3, "tau": 0.05}
 CONTROL = {**REPLAY, "hidden": (32,), "policy_learning_rate": 1e-3}
 
+WINDOWS = {"n_step": 3}
+
 dqn = Case(
     quick=QUICK,
     toy={**REPLAY, "loss": "mse"},  # the Huber loss would settle nearer the median of the targets
@@ -128,8 +130,10 @@ ppo = Case(
 )
 CASES = {
     "DQN-v0": dqn,
+    "DQN-v0 windows": replace(dqn, quick={**QUICK, "n_step": 20}, toy={**dqn.toy, **WINDOWS}),
     "DDPG-v0": ddpg,
     "TD3-v0": ddpg,
+    "TD3-v0 windows": replace(ddpg, quick={**QUICK, "n_step": 20}, toy={**CONTROL, **WINDOWS}),
     "SAC-v0": sac,
     "SAC-v0 continuous": replace(sac, continuous=True),
     "A2C-v0": a2c,

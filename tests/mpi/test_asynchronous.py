@@ -24,6 +24,9 @@ from support.jobs import (
 LAGGING = ("async", "rma")
 NO_LAG = ("--max_policy_lag", 0)
 
+LONG = (*SMALL, "--n_step", 40)
+"""Windows that begin in one block and end in a later one."""
+
 PAIRS = (*LIGHT, "--agent", "Teamed-v0", "--procs", 6, "--learner_procs", 2,
          "--process_per_env", 2, "--env", "ExaCartPole-v1", "--check_learners", 1)  # fmt: skip
 """Two learners, and two environments of two ranks each."""
@@ -31,11 +34,11 @@ PAIRS = (*LIGHT, "--agent", "Teamed-v0", "--procs", 6, "--learner_procs", 2,
 LATE = (*LIGHT, "--env", "Bulky-v0", "--procs", 3, "--checkpoint_interval", 0)
 
 COMMANDS: dict[str, tuple[Any, ...]] = {
-    "sync": (*SMALL, "--procs", 2),
-    "async": (*SMALL, "--procs", 2, "--workflow", "async", *NO_LAG),
-    "rma": (*SMALL, "--procs", 2, "--workflow", "rma", *NO_LAG),
-    "seed": (*SMALL, "--procs", 2, "--workflow", "seed", *NO_LAG),
-    "async serial": (*SMALL, "--serial", "--workflow", "async"),
+    "sync": (*LONG, "--procs", 2),
+    "async": (*LONG, "--procs", 2, "--workflow", "async", *NO_LAG),
+    "rma": (*LONG, "--procs", 2, "--workflow", "rma", *NO_LAG),
+    "seed": (*LONG, "--procs", 2, "--workflow", "seed", *NO_LAG),
+    "async serial": (*LONG, "--serial", "--workflow", "async"),
     "bound async": (*LIGHT, "--procs", 5, "--workflow", "async", "--max_policy_lag", 2),
     "bound rma": (*LIGHT, "--procs", 5, "--workflow", "rma", "--max_policy_lag", 2),
     "bound seed": (*LIGHT, "--procs", 5, "--workflow", "seed", "--max_policy_lag", 2),

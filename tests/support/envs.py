@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import gymnasium
@@ -55,6 +55,28 @@ class Counter(gymnasium.Env[Any, Any]):
 
     def _seen(self) -> np.ndarray:
         return np.array([self._env_id, self._episode, self._step], np.float64)
+
+
+class Flaky(Counter):
+    """Raises at the named (episode, step); step 0 is the reset."""
+
+    def __init__(self, env_id: int, fails: Collection[tuple[int, int]], seed: int = 3) -> None:
+        super().__init__(env_id, [6], seed)
+        self._fails = fails
+
+    def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:
+        found = super().reset(**options)
+        self._strike()
+        return found
+
+    def step(self, action: Any) -> StepResult:
+        found = super().step(action)
+        self._strike()
+        return found
+
+    def _strike(self) -> None:
+        if (self._episode, self._step) in self._fails:
+            raise RuntimeError("the solver diverged")
 
 
 class Identity(gymnasium.Env[Any, Any]):

@@ -179,10 +179,13 @@ def assert_same_arrays(one: Arrays, other: Arrays) -> None:
 
 def assert_same_block(one: Block, other: Block) -> None:
     """All but the time spent."""
-    names = [n for n in vars(one) if n not in ("seconds", "recorded", "version", "restarts")]
+    apart = ("seconds", "recorded", "version", "restarts", "lead")
+    names = [n for n in vars(one) if n not in apart]
     assert_same_arrays({n: getattr(one, n) for n in names}, {n: getattr(other, n) for n in names})
     assert_same_arrays(dict(one.recorded), dict(other.recorded))
     assert (one.version, one.restarts) == (other.version, other.restarts)
+    leads = [{} if b.lead is None else b.lead._asdict() for b in (one, other)]
+    assert_same_arrays(*leads)
 
 
 class Scripted(ExaAgent):

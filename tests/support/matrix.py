@@ -9,7 +9,7 @@ PPO: dict[str, Any] = {"epochs": 2, "minibatches": 2}
 
 CASES: dict[str, dict[str, Any]] = {
     "DQN, discrete": {"agent": "DQN-v0", **OFF_POLICY},
-    "DQN, box": {"agent": "DQN-v0", "env": "Pendulum-v1", **OFF_POLICY},
+    "DQN, box": {"agent": "DQN-v0", "env": "Pendulum-v1", "n_step": 12, **OFF_POLICY},
     "DQN, prioritised": {"agent": "DQN-v0", "priority_scale": 0.6, **OFF_POLICY},
     "DQN, LSTM": {"agent": "DQN-v0", "model_type": "LSTM", "burn_in": 2, **OFF_POLICY},
     "DDPG": {"agent": "DDPG-v0", "env": "Pendulum-v1", "exploration": "ou", **OFF_POLICY},

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from exarl.acting.env_batch import named_for
+from exarl.acting.lead import Lead
 from exarl.agents.base import ExaAgent
 from exarl.envs.episode import check_finite
 from exarl.learning.exploration import Streams, Together
@@ -103,8 +104,10 @@ class BlockBuilder:
         self._memory = {name: spec.zeros(len(env_ids)) for name, spec in agent.memory.items()}
         self._remembered = [n for n in agent.memory if f"memory/{n}" in agent.recorded]
         self._returns = np.zeros(len(env_ids), np.float32)  # discounted, see return_discount
+        self._lead = Lead(agent.spec, agent.lead_steps, len(env_ids))
         self._draft: Draft | None = None
         self._t = 0
+        self._moved = False  # whether the environments have, since the draft was begun
         self.seen = agent.spec.observation.zeros(len(env_ids))
 
     @property
@@ -128,10 +131,12 @@ class BlockBuilder:
         """A new block."""
         self._draft = Draft(self._agent.spec, self._agent.recorded, self._steps, self.width)
         self._draft.observations[0] = self.seen
-        self._t = 0
+        self._t, self._moved = 0, False
 
     def give_up(self) -> None:
-        """Drop the block that has been begun, if there is one."""
+        """Drop the block that has been begun, if there is one. Its steps are lost."""
+        if self._draft is not None and self._moved:
+            self._lead.cut(range(self.width))
         self._draft = None
 
     def ask(self) -> PolicyInput:
@@ -167,10 +172,11 @@ class BlockBuilder:
 
         A failed step is dropped, since its result is unknown. The step before it becomes the last of
         its episode, truncated, with the observation it led to. If that step is the last of the block
-        before, it stays as it is: learning continues the end of a block with the value of its last
-        observation, exactly as that of a truncated episode.
+        before, it stays as it is there: learning continues the end of a block with the value of its
+        last observation, exactly as that of a truncated episode. In the lead it is truncated.
         """
         draft, t = self._now()
+        self._moved = True
         for end in ends:
             draft.ends[end.slot].append(end)
             self._forget_memory(end.slot)
@@ -181,6 +187,7 @@ class BlockBuilder:
                 draft.ends[i].append(End(i, last, total_reward, length))
             elif not t:
                 self._returns[i] = 0
+                self._lead.cut([i])
             draft.observations[t, i] = draft.observations[t + 1, i]
             self._forget_memory(i)
             for name in self._remembered:
@@ -219,7 +226,7 @@ class BlockBuilder:
         check_finite([self._env_ids[end.slot] for end in finished], finals[None])
         self._draft = None
         self.seen[...] = draft.observations[-1]
-        return Block(
+        block = Block(
             draft.observations,
             draft.actions,
             draft.rewards,
@@ -233,14 +240,19 @@ class BlockBuilder:
             restarts,
             seconds,
             failures,
+            self._lead.steps,
         )
+        self._lead.follow(block)
+        return block
 
     def state(self) -> Arrays:
-        """Positions in the random streams, memory and discounted returns, by environment number."""
+        """Positions in the random streams, memory, discounted returns and the newest steps, by
+        environment number."""
         arrays: Arrays = {}
         for slot, env_id in enumerate(self._env_ids):
             named = {"stream": np.array(self._streams.position), "return": self._returns[slot]}
             named |= {f"memory/{name}": array[slot].copy() for name, array in self._memory.items()}
+            named |= self._lead.column(slot)
             arrays |= {f"{env_id}/{name}": array for name, array in named.items()}
         return arrays
 
@@ -263,6 +275,7 @@ class BlockBuilder:
         self.begin()
         draft, _ = self._now()
         self._t = steps.pop()
+        self._moved = self._t > 0
         for slot, column in enumerate(columns):
             draft.fill(slot, column)
 
@@ -280,13 +293,15 @@ class BlockBuilder:
         for slot, env_id in enumerate(self._env_ids):
             if own := named_for(f"{env_id}/", arrays):
                 self._streams.seek(int(own["stream"]))
-                if slot not in changed:
-                    self._returns[slot] = own.get("return", 0.0)
-                    for name, array in self._memory.items():
-                        array[slot] = own.get(f"memory/{name}", 0)
+                self._returns[slot] = own.get("return", 0.0)
+                self._lead.fill(slot, own)
+                for name, array in self._memory.items():
+                    array[slot] = own.get(f"memory/{name}", 0)
+        self.forget(changed)
 
     def forget(self, slots: Sequence[int]) -> None:
         """Reset the discounted return and the memory of these slots, whose episodes are over."""
+        self._lead.cut(slots)
         for slot in slots:
             self._returns[slot] = 0
             self._forget_memory(slot)

@@ -240,6 +240,7 @@ class InferenceThread(threading.Thread):
         elif report.kind == StepKind.GOODBYE:
             station.gone = True
             station.dropped += station.assembly.open
+            station.assembly.give_up()
             self._pass_on(station, LAST, report)
             return
         self._rest(station)

@@ -74,7 +74,9 @@ class A3CConfig(A2CConfig):
 
     learning_rate: float = param(0.01, "step size of the optimiser", gt=0)
     adam_eps: float | None = param(
-        0.1, "what the optimiser adds to the root of squared gradients; null: its own number", gt=0
+        0.1,
+        "what the optimiser adds to the root of squared gradients, if it does; null: its own number",
+        gt=0,
     )
 
 

@@ -58,6 +58,7 @@ class NetworkAgent(ExaAgent, Generic[C]):
             name = type(self).__name__
             raise ConfigError(f"{name} cannot learn with a network that has memory: use an MLP")
         self.memory = self.algorithm.memory
+        self.lead_steps = self.algorithm.lead_steps
         kept = {f"memory/{name}": spec for name, spec in self.memory.items() if name in recalls}
         self.recorded = {**self.algorithm.recorded, **kept}
         if config.normalize_rewards:
@@ -86,9 +87,10 @@ class NetworkAgent(ExaAgent, Generic[C]):
         cls, config: AlgorithmConfig, run: LearnerConfig, *, learners: int, lags: bool
     ) -> None:
         if isinstance(config, OffPolicyConfig):
-            if config.n_step > run.block_steps:
+            if config.n_step > run.block_steps and run.model_type == "LSTM":
                 raise ConfigError(
-                    f"n_step={config.n_step} needs block_steps >= n_step, not {run.block_steps}"
+                    f"n_step={config.n_step} needs block_steps >= n_step, not {run.block_steps}, with"
+                    " an LSTM, which learns from whole blocks"
                 )
             if learners > 1 and config.replay_device == "device":
                 raise ConfigError(LEARNS_ALONE)
@@ -162,6 +164,7 @@ class NetworkAgent(ExaAgent, Generic[C]):
         team = self._team
         self._rng = generator(self.seed, LEARNER, 1, team.index if team else 0)
         self._steps, self._updates_made, self._flat = 0, 0, None
+        self._filled = not self.lead_steps  # whether there surely is something to learn from
         loaded = self._layout.unpack(self.policy.weights)
         params = {name: loaded.get(name, array) for name, array in self._first.items()}
         engine = Engine(self.algorithm)
@@ -198,13 +201,23 @@ class NetworkAgent(ExaAgent, Generic[C]):
             self.train_state = self._learning()._replace(progress=self._progress())
         self._steps += steps
         updates = self.algorithm.n_updates(steps, self._steps)
-        if not updates:
+        if not updates or not self._can_learn(rows):
             self.experience.add(rows)
             return self._report(0, {})
         made = self._updates_made
         self.train_state, metrics = self.experience.learn(self._learning(), rows, updates, made)
         self._updates_made += updates
         return self._report(updates, self._pop_weights(metrics))
+
+    def _can_learn(self, rows: Arrays | None) -> bool:
+        """Whether updates can be made: once a learner of the team has rows. The first blocks give none
+        where they are shorter than the windows."""
+        if not self._filled:
+            ready, team = self.experience.ready(rows), self._team
+            if team is not None and team.size > 1:  # all learners must agree
+                ready = bool(team.average(np.array([ready], np.float32), 1.0)[0] > 0)
+            self._filled = ready
+        return self._filled
 
     def _progress(self) -> Array:
         """The part of the run's steps that is made."""
@@ -332,6 +345,7 @@ class NetworkAgent(ExaAgent, Generic[C]):
         if "rng" in numbers:
             restore_state(self._rng, numbers["rng"])  # type: ignore[arg-type]
         self.experience.restore(replay)
+        self._filled = not self.lead_steps
 
 
 def _stored(state: TrainState) -> TrainState:

@@ -14,6 +14,7 @@ from typing import ClassVar, Generic, Literal, NamedTuple, Protocol, TypeAlias, 
 
 import numpy as np
 
+from exarl.agents.blocks import AnyBlock, Rewarded
 from exarl.agents.optimizers import OptimizerConfig, ScheduleEnd
 from exarl.config import param
 from exarl.networks.network import Network
@@ -117,29 +118,6 @@ class Normals(Protocol):
     def standard_normal(self, shape: tuple[int, ...], dtype: type[np.float32]) -> Array: ...
 
 
-class AnyBlock(Protocol):
-    """A block: ``exarl.types.Block`` on the host, arrays being compiled in the fused program."""
-
-    @property
-    def observations(self) -> Array: ...
-    @property
-    def actions(self) -> Array: ...
-    @property
-    def rewards(self) -> Array: ...
-    @property
-    def terminated(self) -> Array: ...
-    @property
-    def truncated(self) -> Array: ...
-    @property
-    def recorded(self) -> Mapping[str, Array]: ...
-    @property
-    def steps(self) -> int: ...
-    @property
-    def ended(self) -> Array: ...
-
-    def next_observations(self) -> Array: ...
-
-
 class Acting(NamedTuple):
     """What a policy acts with."""
 
@@ -238,11 +216,17 @@ class Algorithm(ABC, Generic[C_co]):
         """The ends of all schedules beside that of the step size, which then hold their last values."""
         return ()
 
+    @property
+    def lead_steps(self) -> int:
+        """How many steps a block's ``lead`` has: those before it that its rows begin with."""
+        return 0
+
     # -- what actors compute before a block leaves them -----------------------------------------------
 
     @property
     def generated(self) -> Mapping[str, ArraySpec]:
-        """What is added to each step of a block; part of ``recorded``."""
+        """What is added to a block, [T, B, ...] of each for the rows of ``generate_from``; part of
+        ``recorded``."""
         return {}
 
     @property
@@ -273,7 +257,8 @@ class Algorithm(ABC, Generic[C_co]):
 
     @abstractmethod
     def rows(self, xp: Namespace, hyper: Hyper, block: AnyBlock) -> dict[str, Array]:
-        """What is learned from a block: rows of the replay, or arrays for ``prepare``."""
+        """What is learned from a block: rows of the replay, or arrays for ``prepare``. Rows of
+        a replay may say which of them are ``KNOWN``."""
 
     def prepare(self, xp: Namespace, hyper: Hyper, state: TrainState, rows: Batch) -> Batch:
         """The data of all updates of a block, computed once with the state before the first."""
@@ -305,10 +290,10 @@ class Algorithm(ABC, Generic[C_co]):
 
     # -- shared -------------------------------------------------------------------------------------
 
-    def rewards(self, hyper: Hyper, block: AnyBlock) -> Array:
-        """The block's rewards as they are learned; those that are normalised are divided and cut off
-        when their batch is learned from (``normalized_batch``), with the deviation of that time."""
-        rewards, limit = block.rewards * hyper["reward_scale"], hyper.get("reward_clip")
+    def rewards(self, hyper: Hyper, steps: Rewarded) -> Array:
+        """The rewards as they are learned; those that are normalised are divided and cut off when
+        their batch is learned from (``normalized_batch``), with the deviation of that time."""
+        rewards, limit = steps.rewards * hyper["reward_scale"], hyper.get("reward_clip")
         if limit is None or self.config.normalize_rewards:
             return rewards
         return rewards.clip(-limit, limit)

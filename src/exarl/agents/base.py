@@ -71,6 +71,8 @@ class ExaAgent(ABC):
     ``memory/NAME`` of ``recorded`` is stored in the block as it was before each action."""
     return_discount: float | None = None
     """If given, blocks record the discounted sum of rewards so far, as ``discounted_return``."""
+    lead_steps: int = 0
+    """If not 0, blocks have this many steps before them as their ``lead``."""
     metrics: tuple[str, ...] = ()
     """Names of what ``train`` reports, as columns of progress.csv."""
     needs_vtrace: bool = False

@@ -57,11 +57,11 @@ def optimizer(
 ) -> optax.GradientTransformation:
     """An optax optimiser by name, with the global norm of the gradient clipped if a limit is given.
 
-    Numbers that are None are the optimiser's own; TypeError for one that it does not have. Weight
-    decay, where the optimiser has it, is for matrices: biases, deviations and temperatures are not
-    drawn towards 0.
+    Numbers that are None are the optimiser's own; TypeError for betas or a weight decay that it does
+    not have. Weight decay is for matrices: biases, deviations and temperatures are not drawn towards 0.
     """
-    given: dict[str, PyTree] = {"eps": adam_eps, "weight_decay": weight_decay}
+    given: dict[str, PyTree] = {"weight_decay": weight_decay}
+    given |= {"eps": adam_eps} if "adam_eps" in TAKES[name] else {}
     given |= dict(zip(("b1", "b2"), betas or (None, None), strict=True))
     options = {option: number for option, number in given.items() if number is not None}
     if "weight_decay" in TAKES[name]:

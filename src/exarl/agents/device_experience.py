@@ -9,9 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from exarl.agents.algorithm import Hyper, TrainState
+from exarl.agents.blocks import KNOWN
 from exarl.agents.compiled import CompileObserver, jax, jnp
 from exarl.agents.device_replay import DeviceRing, Store, added, empty
 from exarl.agents.engine import Engine, with_weights
+from exarl.agents.experience import count_known
 from exarl.agents.offpolicy import OffPolicyConfig, beta_after
 from exarl.errors import ConfigError
 from exarl.types import Array, Arrays, Batch, Metrics
@@ -50,6 +52,9 @@ class DeviceReplay:
         self._add = jax.jit(added, donate_argnums=0)
         self._compiled = observer.jit(learn, donate=(0, 1), static=5)
         self._learn = observer.call(self._compiled)
+
+    def ready(self, rows: Arrays | None) -> bool:
+        return count_known(rows) > 0 or (self._store is not None and int(self._store.ring.size) > 0)
 
     def add(self, rows: Arrays | None) -> None:
         assert rows is not None  # one learner alone always has a block
@@ -100,7 +105,7 @@ class DeviceReplay:
     def empty(self, rows: Batch) -> Store:
         """A store for rows like these; ConfigError when the device has no room for it."""
         cfg = self._config
-        like = {name: jnp.asarray(array[:1]) for name, array in rows.items()}
+        like = {name: jnp.asarray(array[:1]) for name, array in rows.items() if name != KNOWN}
         needed = cfg.replay_capacity * sum(array.nbytes for array in like.values())
         try:
             if needed > (free := free_bytes()):

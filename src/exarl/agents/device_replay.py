@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from exarl.agents.blocks import KNOWN
 from exarl.agents.compiled import KeyedNormals, jax, jnp
 from exarl.types import Array, Batch
 
@@ -34,6 +35,7 @@ class Store(NamedTuple):
 
 def empty_ring(capacity: int, like: Batch) -> DeviceRing:
     """A ring for rows like these [N, ...], of which only shapes and dtypes are used."""
+    like = {name: array for name, array in like.items() if name != KNOWN}
     rows = {n: jnp.zeros((capacity, *a.shape[1:]), a.dtype) for n, a in like.items()}
     return DeviceRing(rows, jnp.int32(0), jnp.int32(0))
 
@@ -46,13 +48,22 @@ def empty(capacity: int, like: Batch, alpha: float, seed: int) -> Store:
     return Store(ring, jnp.uint32(seed), jnp.zeros(capacity), jnp.float32(1))
 
 
+def places_for(ring: DeviceRing, rows: Batch) -> tuple[Array, Array]:
+    """Where rows [N, ...] go, and how many they are without those that are not ``known``. A row that
+    is not kept has a place outside of the ring, where nothing is written."""
+    capacity, count = (len(next(iter(group.values()))) for group in (ring.rows, rows))
+    known = jnp.asarray(rows.get(KNOWN, jnp.ones(count, bool)))
+    numbers = jnp.cumsum(known, dtype=jnp.int32) - 1
+    kept = known & (numbers > numbers[-1] - capacity)
+    return jnp.where(kept, (ring.next + numbers) % capacity, capacity), numbers[-1] + 1
+
+
 def add_to_ring(ring: DeviceRing, rows: Batch) -> DeviceRing:
     """The ring with more rows [N, ...], the oldest giving way when it is full."""
-    capacity, count = (len(next(iter(group.values()))) for group in (ring.rows, rows))
-    kept = min(count, capacity)
-    places = (ring.next + jnp.arange(count - kept, count)) % capacity
+    capacity = len(next(iter(ring.rows.values())))
+    places, count = places_for(ring, rows)
     return DeviceRing(
-        {n: jnp.asarray(a).at[places].set(rows[n][count - kept :]) for n, a in ring.rows.items()},
+        {n: jnp.asarray(a).at[places].set(rows[n], mode="drop") for n, a in ring.rows.items()},
         (ring.next + count) % capacity,
         jnp.minimum(ring.size + count, capacity),
     )
@@ -63,9 +74,9 @@ def added(store: Store, rows: Batch) -> Store:
     ring = add_to_ring(store.ring, rows)
     if store.mass is None:
         return store._replace(ring=ring)
-    count, capacity = len(next(iter(rows.values()))), len(store.mass)
-    new = (store.ring.next + jnp.arange(max(0, count - capacity), count)) % capacity
-    return store._replace(ring=ring, mass=jnp.asarray(store.mass).at[new].set(store.largest))
+    new, _ = places_for(store.ring, rows)
+    mass = jnp.asarray(store.mass).at[new].set(store.largest, mode="drop")
+    return store._replace(ring=ring, mass=mass)
 
 
 def sums_of(store: Store) -> Array | None:

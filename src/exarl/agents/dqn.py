@@ -15,7 +15,6 @@ import numpy as np
 from exarl.agents.agent import NetworkAgent
 from exarl.agents.algorithm import (
     Acting,
-    AnyBlock,
     Hyper,
     Loss,
     Noise,
@@ -25,6 +24,7 @@ from exarl.agents.algorithm import (
     unroll,
 )
 from exarl.agents.base import MakeNetwork
+from exarl.agents.blocks import AnyBlock, steps_of
 from exarl.agents.offpolicy import OffPolicy, OffPolicyConfig, weighted_mean
 from exarl.agents.optimizers import ScheduleEnd
 from exarl.config import param
@@ -68,7 +68,8 @@ class DeepQ(OffPolicy[DQNConfig]):
     """Value-based control of discrete actions.
 
     With a network that has memory, a row of the replay is what one environment did in a block, and
-    ``batch_size`` counts these; the memory at its start is stored with it.
+    ``batch_size`` counts these; the memory at its start is stored with it. Windows of ``n_step`` steps
+    then end with the block.
     """
 
     acts_with = ("q",)
@@ -77,6 +78,10 @@ class DeepQ(OffPolicy[DQNConfig]):
     @property
     def recorded(self) -> Mapping[str, ArraySpec]:
         return self.generated
+
+    @property
+    def lead_steps(self) -> int:
+        return 0 if self.memory else super().lead_steps
 
     @property
     def greedy(self) -> slice:
@@ -193,9 +198,9 @@ class DeepQ(OffPolicy[DQNConfig]):
             return self.sequences(xp, hyper, block)
         if self.config.data_generation == "learner":
             return self.transitions(xp, hyper, block)
-        arrays = (block.observations[:-1], block.actions, block.recorded["target"])
-        names = ("observation", "action", "target")
-        return {name: flat(array) for name, array in zip(names, arrays, strict=True)}
+        steps, targets = steps_of(xp, block), block.recorded["target"]
+        arrays = {"observation": steps.observations, "action": steps.actions, "target": targets}
+        return self.from_starts(block, steps, arrays)
 
     # -- with memory: batches are [N, T, ...] in the replay and [T, N, ...] here ----------------------
 

@@ -8,6 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from exarl.agents.algorithm import Algorithm, AlgorithmConfig, Hyper, TrainState
+from exarl.agents.blocks import KNOWN
 from exarl.agents.offpolicy import OffPolicyConfig, beta_after
 from exarl.replay import PrioritisedReplay, UniformReplay
 from exarl.types import Array, Arrays, Batch, Metrics
@@ -17,6 +18,9 @@ Update = Callable[[TrainState, Batch | None, int], tuple[TrainState, Metrics]]
 
 class Experience(Protocol):
     """What an agent has learned and will learn from."""
+
+    def ready(self, rows: Arrays | None) -> bool:
+        """Whether there is something to learn from, once these rows are kept."""
 
     def add(self, rows: Arrays | None) -> None:
         """Keep the rows of a block that is not followed by updates."""
@@ -37,6 +41,13 @@ class Experience(Protocol):
         """Take over what ``state`` gave."""
 
 
+def count_known(rows: Arrays | None) -> int:
+    """How many rows there are to keep."""
+    if rows is None:
+        return 0
+    return int(rows[KNOWN].sum()) if KNOWN in rows else len(next(iter(rows.values())))
+
+
 class FreshBlocks:
     """Every block is learned from once, in random orders if the algorithm asks for some."""
 
@@ -44,6 +55,9 @@ class FreshBlocks:
         self, algorithm: Algorithm[AlgorithmConfig], update: Update, rng: np.random.Generator
     ) -> None:
         self._algorithm, self._update, self._rng = algorithm, update, rng
+
+    def ready(self, rows: Arrays | None) -> bool:
+        return rows is not None
 
     def add(self, rows: Arrays | None) -> None:
         """Nothing is kept."""
@@ -92,10 +106,14 @@ class HostReplay:
             None  # rows and priorities on their way
         )
 
+    def ready(self, rows: Arrays | None) -> bool:
+        return self.replay.size > 0 or count_known(rows) > 0
+
     def add(self, rows: Arrays | None) -> None:
         self._rate()
-        if rows is not None:
-            self.replay.add(rows)
+        if rows is not None and count_known(rows):
+            known = rows.get(KNOWN, slice(None))
+            self.replay.add({name: a[known] for name, a in rows.items() if name != KNOWN})
 
     def learn(
         self, state: TrainState, rows: Arrays | None, updates: int, made: int

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from exarl.agents.algorithm import AlgorithmConfig, AnyBlock, Hyper
+from exarl.agents.algorithm import AlgorithmConfig, Hyper
 from exarl.agents.base import Team
+from exarl.agents.blocks import AnyBlock
 from exarl.errors import CheckpointError
 from exarl.learning.normalise import Moments, deviation, normalised, sums_around, with_sums
 from exarl.types import Array, Arrays, ArraySpec, Batch, Block, Namespace

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, TypeVar
@@ -10,15 +11,15 @@ from typing import Literal, TypeVar
 from exarl.agents.algorithm import (
     Algorithm,
     AlgorithmConfig,
-    AnyBlock,
     Hyper,
     TrainState,
     flat,
 )
+from exarl.agents.blocks import KNOWN, AnyBlock, Rewarded, steps_of
 from exarl.agents.optimizers import ScheduleEnd
 from exarl.config import param
 from exarl.learning.returns import n_step_returns, window_rewards
-from exarl.types import Array, Batch, Namespace
+from exarl.types import Array, Batch, Namespace, Steps
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,10 @@ class OffPolicy(Algorithm[C_co]):
 
     uses_replay = True
 
+    @property
+    def lead_steps(self) -> int:
+        return self.config.n_step - 1
+
     def n_updates(self, steps: int, made: int) -> int:
         """Those that fall due within the block, as if updates were made at even distances from the
         first step on: no remainder is lost, and none needs to be kept."""
@@ -71,28 +76,42 @@ class OffPolicy(Algorithm[C_co]):
         return self.transitions(xp, hyper, block)
 
     def transitions(self, xp: Namespace, hyper: Hyper, block: AnyBlock) -> dict[str, Array]:
-        """The block as independent transitions, [T * B] of each array."""
-        earned, last = self.windows(xp, hyper, block)
-        following = block.next_observations()
+        """The windows of ``n_step`` steps as independent transitions, [T * B] of each array.
+
+        As many begin in each block as it has steps: at the steps that lead to it, and at its own
+        except the last of them, whose windows the next block completes. Without a lead they begin at
+        all its own steps, and end with the block."""
+        steps, starts = steps_of(xp, block), len(block.rewards)
+        earned, last = self.windows(xp, hyper, steps, starts)
+        following = steps.next_observations
         if self.config.n_step > 1:
             following = following[last, xp.arange(last.shape[1])]
         arrays = {
-            "observation": block.observations[:-1],
-            "action": block.actions,
+            "observation": steps.observations,
+            "action": steps.actions,
             **earned,
             "next_observation": following,
         }
-        return {name: flat(array) for name, array in arrays.items()}
+        return self.from_starts(block, steps, arrays)
+
+    def from_starts(
+        self, block: AnyBlock, steps: Steps, arrays: Mapping[str, Array]
+    ) -> dict[str, Array]:
+        """Of arrays over ``steps_of`` a block, the rows of the steps where its windows begin, and
+        which of these are ``known`` if it has a lead."""
+        known = {} if block.lead is None else {KNOWN: steps.known}
+        return {n: flat(a[: len(block.rewards)]) for n, a in {**arrays, **known}.items()}
 
     def windows(
-        self, xp: Namespace, hyper: Hyper, block: AnyBlock
+        self, xp: Namespace, hyper: Hyper, steps: Rewarded, starts: int | None = None
     ) -> tuple[dict[str, Array], Array]:
-        """What the windows of ``n_step`` steps earn: ``reward`` and ``discount`` [T, B]; and the last
-        step of each. Where rewards are to be normalised and then cut off, each window's are kept one
-        by one instead, as ``rewards`` [T, B, n]: a sum cannot be cut off by its parts."""
-        rewards, n_step = self.rewards(hyper, block), self.config.n_step
+        """What the windows of ``n_step`` steps earn that begin at the first ``starts`` steps
+        (None: at all): ``reward`` and ``discount`` [starts, B]; and the last step of each. Where
+        rewards are to be normalised and then cut off, each window's are kept one by one instead, as
+        ``rewards`` [starts, B, n]: a sum cannot be cut off by its parts."""
+        rewards, n_step = self.rewards(hyper, steps), self.config.n_step
         returns, discounts, last = n_step_returns(
-            xp, rewards, block.terminated, block.truncated, hyper["gamma"], n_step
+            xp, rewards, steps.terminated, steps.truncated, hyper["gamma"], n_step, starts
         )
         if n_step == 1 or not self.config.normalize_rewards or "reward_clip" not in hyper:
             return {"reward": returns, "discount": discounts}, last

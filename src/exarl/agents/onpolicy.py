@@ -18,7 +18,6 @@ from exarl.agents.algorithm import (
     Acting,
     Algorithm,
     AlgorithmConfig,
-    AnyBlock,
     Hyper,
     Loss,
     Noise,
@@ -30,6 +29,7 @@ from exarl.agents.algorithm import (
     unroll,
 )
 from exarl.agents.base import MakeNetwork
+from exarl.agents.blocks import AnyBlock
 from exarl.config import param
 from exarl.learning import distributions as dist
 from exarl.learning.losses import select

@@ -22,7 +22,9 @@ TAKES: Mapping[str, tuple[str, ...]] = {
     "adabelief": ("adam_eps", "betas"),
 }
 """The numbers that each optimiser has beside its step size, as parameters."""
-NUMBERS = ("adam_eps", "betas", "weight_decay")
+NEEDED = ("betas", "weight_decay")
+"""Those that an optimiser must have where they are given; an ``adam_eps`` that it has not is left out,
+since agents and packaged settings have one for their own optimiser."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,9 @@ class OptimizerConfig:
         param("adam", "optimiser, by its name in optax")
     )
     adam_eps: float | None = param(
-        None, "what the optimiser adds to the root of squared gradients; null: its own number", gt=0
+        None,
+        "what the optimiser adds to the root of squared gradients, if it does; null: its own number",
+        gt=0,
     )
     betas: tuple[float, float] | None = param(
         None, "how slowly the optimiser's two averages forget, [b1, b2]; null: its own", ge=0, lt=1
@@ -82,8 +86,9 @@ def check_optimizer(
 ) -> None:
     """ConfigError where a number has no effect; ``swept`` names those that a population varies."""
     takes = TAKES[config.optimizer]
-    for name in NUMBERS:
-        if name not in takes and (name in swept or getattr(config, name) is not None):
+    for name in TAKES["adamw"]:
+        given = name in NEEDED and getattr(config, name) is not None
+        if name not in takes and (name in swept or given):
             others = ", ".join(known for known, own in TAKES.items() if name in own)
             raise ConfigError(
                 f"optimizer '{config.optimizer}' has no {name}: leave it out, or choose {others}"

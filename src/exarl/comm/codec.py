@@ -22,6 +22,9 @@ from exarl.types import (
     ArraySpec,
     Block,
     EnvSpec,
+    Steps,
+    specs_of_steps,
+    unknown_steps,
 )
 
 _LARGEST = 2**63 - 1
@@ -30,10 +33,11 @@ _LONGEST_HEADER = len(header(BlockHeader((_LARGEST,) * len(BLOCK_NUMBERS), *[_LA
 
 @dataclass(frozen=True)
 class BlockCodec:
-    """Encodes and decodes the blocks of one run."""
+    """Encodes and decodes the blocks of one run, with a lead if it has ``lead_steps``."""
 
     spec: EnvSpec
     recorded: Mapping[str, ArraySpec]
+    lead_steps: int = 0
 
     def encode(self, block: Block, sender: int = 0, number: int = 0) -> np.ndarray:
         """The block as bytes, with the ``number`` that its ``sender`` gives it."""
@@ -63,11 +67,8 @@ class BlockCodec:
             at += size
         if at != len(body):
             raise ValueError(f"a block of {len(body)} bytes does not fit this run's layout ({at})")
-        recorded = dict(zip(self.recorded, arrays[len(BLOCK_ARRAYS) :], strict=True))
-        named = dict(zip(BLOCK_ARRAYS, arrays, strict=False))
         numbers = dict(zip(BLOCK_NUMBERS, head.block_numbers, strict=True))
-        block = Block.of(named, recorded, numbers)
-        return head, block
+        return head, self._block(dict(zip(self._names(), arrays, strict=True)), numbers)
 
     def max_bytes(self, steps: int, width: int) -> int:
         """The longest encoding of a block of ``steps`` steps of ``width`` environments."""
@@ -97,10 +98,13 @@ class BlockCodec:
         for name, array in arrays.items():
             number, _, inner = name.partition("/")
             blocks.setdefault(number, {})[inner] = array
-        return [self._block(blocks[number]) for number in sorted(blocks)]
+        return [self._checked(blocks[number]) for number in sorted(blocks)]
 
-    def _block(self, named: Arrays) -> Block:
+    def _checked(self, named: Arrays) -> Block:
         steps, width = named["rewards"].shape
+        if self.lead_steps and "lead/known" not in named:  # written before blocks had a lead
+            lead = unknown_steps(self.spec, self.lead_steps, width)
+            named = {**named, **{f"lead/{name}": a for name, a in lead._asdict().items()}}
         count, failed = len(named["episode_returns"]), len(named["failures"])
         shapes = self._shapes(count, steps, width, failed)
         for name, (spec, leading) in zip(self._names(), shapes, strict=True):
@@ -110,25 +114,33 @@ class BlockCodec:
                     f"{name} of a block is {array.dtype} {list(array.shape)}, not"
                     f" {spec.dtype} {list(shape)}"
                 )
+        return self._block(named, {name: int(named[name]) for name in BLOCK_NUMBERS})
+
+    def _block(self, named: Arrays, numbers: Mapping[str, int]) -> Block:
+        lead = Steps(*(named[f"lead/{n}"] for n in Steps._fields)) if self.lead_steps else None
         return Block.of(
             {name: named[name] for name in BLOCK_ARRAYS},
             {name: named[f"recorded/{name}"] for name in self.recorded},
-            {name: int(named[name]) for name in BLOCK_NUMBERS},
+            numbers,
+            lead,
         )
 
     def _names(self) -> list[str]:
-        return [*BLOCK_ARRAYS, *(f"recorded/{name}" for name in self.recorded)]
+        lead = (f"lead/{name}" for name in Steps._fields) if self.lead_steps else ()
+        return [*BLOCK_ARRAYS, *(f"recorded/{name}" for name in self.recorded), *lead]
 
     def _fields(self, block: Block) -> list[np.ndarray]:
         return [
             *(getattr(block, name) for name in BLOCK_ARRAYS),
             *(block.recorded[name] for name in self.recorded),
+            *(np.asarray(array) for array in (block.lead or ())),
         ]
 
     def _shapes(
         self, count: int, steps: int, width: int, failed: int
     ) -> list[tuple[ArraySpec, tuple[int, ...]]]:
         flag = ArraySpec((), "bool")
+        lead = specs_of_steps(self.spec) if self.lead_steps else ()
         return [
             (self.spec.observation, (steps + 1, width)),
             (self.spec.action, (steps, width)),
@@ -141,6 +153,7 @@ class BlockCodec:
             (ArraySpec((), "float64"), (len(ACTOR_PHASES),)),
             (ArraySpec((1 + len(FAILURES),), "int64"), (failed,)),
             *((spec, (steps, width)) for spec in self.recorded.values()),
+            *((spec, (self.lead_steps, width)) for spec in lead),
         ]
 
 

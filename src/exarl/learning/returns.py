@@ -6,21 +6,29 @@ from exarl.types import Array, Namespace
 
 
 def n_step_returns(
-    xp: Namespace, rewards: Array, terminated: Array, truncated: Array, gamma: float | Array, n: int
+    xp: Namespace,
+    rewards: Array,
+    terminated: Array,
+    truncated: Array,
+    gamma: float | Array,
+    n: int,
+    starts: int | None = None,
 ) -> tuple[Array, Array, Array]:
-    """Discounted rewards of up to ``n`` steps, the discount of what follows, and the last step.
+    """Discounted rewards of up to ``n`` steps, the discount of what follows, and the last step, each
+    [starts, B]: for windows that start at the first steps of the arrays (None: at all of them).
 
-    The window of step t ends after n steps, at the end of its episode or at the end of the block,
+    The window of step t ends after n steps, at the end of its episode or at the end of the arrays,
     whichever comes first. ``last[t]`` is its last step, whose next observation bootstraps the value:
     ``target = returns + discounts * value(next_observation[last])``. A terminated window has
     discount 0, a truncated one does not.
     """
     ended = terminated | truncated
-    step = xp.arange(len(rewards))[:, None]  # [T, 1]
-    returns = xp.zeros_like(rewards)
-    discounts = xp.ones_like(rewards)
-    last = step + xp.zeros(rewards.shape, int)
-    alive = xp.ones(rewards.shape, bool)
+    first = rewards if starts is None else rewards[:starts]
+    step = xp.arange(len(first))[:, None]
+    returns = xp.zeros_like(first)
+    discounts = xp.ones_like(first)
+    last = step + xp.zeros(first.shape, int)
+    alive = xp.ones(first.shape, bool)
     for k in range(min(n, len(rewards))):
         ahead = xp.minimum(step + k, len(rewards) - 1)[:, 0]
         alive = alive & (step + k < len(rewards))
@@ -33,8 +41,8 @@ def n_step_returns(
 
 
 def window_rewards(xp: Namespace, rewards: Array, last: Array, n: int) -> Array:
-    """The rewards of each window [T, B, n], zero after its ``last`` step."""
-    step = xp.arange(len(rewards))[:, None] + xp.arange(n)  # [T, n]
+    """The rewards of each window [starts, B, n], zero after its ``last`` step [starts, B]."""
+    step = xp.arange(len(last))[:, None] + xp.arange(n)  # [starts, n]
     ahead = rewards[xp.minimum(step, len(rewards) - 1)].swapaxes(1, 2)
     return xp.where(step[:, None] <= last[..., None], ahead, 0).astype(rewards.dtype)
 

@@ -86,7 +86,7 @@ def build_process(task: ProcessTask, peers: Peers, environments: Environments | 
         clock=task.clock,
         signals=task.signals,
         agent=agent,
-        codec=BlockCodec(spec, agent.recorded),
+        codec=BlockCodec(spec, agent.recorded, agent.lead_steps),
         channel=peers.channel,
         players=peers.players,
         envs=environments.envs if environments is not None else (),

@@ -107,6 +107,7 @@ class Driver:
         n_envs = config.n_envs or learner.config.envs_per_actor
         self._program = FusedProgram.of(agent, envs, n_envs, steps, window)
         self._block = n_envs * steps
+        self._before = n_envs * agent.lead_steps  # steps that give no windows to learn from yet
         self._steps = self._loop.counters.steps
         # As many as are compiled while there are none to make.
         self._updates = max(1, agent.algorithm.n_updates(self._block, sys.maxsize))
@@ -145,7 +146,7 @@ class Driver:
     def _launch(self) -> None:
         """Queue an iteration on the device without waiting."""
         now = np.array(self._steps, np.float32)
-        due = self._agent.algorithm.n_updates(self._block, self._steps + self._block)
+        due = self._due(self._steps)
         self._updates = due or self._updates
         with self._learner.clock.phase("device"):
             self._carry, report = self._iterate(
@@ -186,10 +187,13 @@ class Driver:
         )
         finite = {name: value[np.isfinite(value)] for name, value in done.metrics.items()}
         metrics = {name: float(value.mean()) for name, value in finite.items() if value.size}
-        updates = self._agent.algorithm.n_updates(
-            self._block, self._loop.counters.steps + self._block
-        )
+        updates = self._due(self._loop.counters.steps)
         self._loop.count(report, {**metrics, "updates": updates})
+
+    def _due(self, before: int) -> int:
+        """The updates of the iteration that follows this many steps."""
+        made = before + self._block
+        return self._agent.algorithm.n_updates(self._block, made) if made > self._before else 0
 
     def _keep(self) -> None:
         """Write a checkpoint; of a population also the members' results and the best one's policy."""
@@ -248,12 +252,15 @@ class Driver:
         placed = jax.tree.map(lambda _: whole, carry)
         by_env = (carry.world, carry.memory, carry.returns)
         world, memory, returns = jax.tree.map(lambda _: split, by_env)
-        return placed._replace(world=world, memory=memory, returns=returns)
+        along = jax.NamedSharding(mesh, jax.P(None, "all"))
+        lead = jax.tree.map(lambda _: along, carry.lead)
+        return placed._replace(world=world, memory=memory, returns=returns, lead=lead)
 
     def _restored(self, states: Arrays) -> Carry:
         """The carry of a checkpoint; ConfigError, in one line, when it does not fit."""
-        try:
-            carry = self._compiled.from_arrays(self._carry, states, "fused")
+        unknown = self._compiled.to_arrays(self._carry.lead, "fused/lead")
+        try:  # a checkpoint of before there were leads has none
+            carry = self._compiled.from_arrays(self._carry, {**unknown, **states}, "fused")
         except ValueError as error:
             raise ConfigError(f"the checkpoint does not fit this run: {error}") from error
         placed = self._compiled.jax.tree.map(lambda leaf: leaf.sharding, self._carry)

@@ -16,10 +16,10 @@ from exarl.agents.algorithm import (
     Acting,
     Algorithm,
     AlgorithmConfig,
-    AnyBlock,
     Hyper,
     TrainState,
 )
+from exarl.agents.blocks import AnyBlock, steps_of
 from exarl.agents.compiled import cond, jax, jnp, orders, to_device
 from exarl.agents.device_replay import Store
 from exarl.agents.engine import Engine
@@ -29,7 +29,7 @@ from exarl.agents.optimizers import follows_run
 from exarl.agents.policy import acting_with, by_part, forward, recalled
 from exarl.envs.device import DeviceEnvs, World
 from exarl.learning.normalise import Moments
-from exarl.types import Array, Memory, Metrics, Params, PyTree
+from exarl.types import Array, Memory, Metrics, Params, PyTree, Steps
 
 jax.tree_util.register_dataclass(Moments, ["count", "mean", "squares"], [])
 
@@ -45,6 +45,7 @@ class Carry(NamedTuple):
     returns: Array  # [B], discounted, for the normalisation of rewards
     window: Array  # returns and lengths of the last episodes, newest first; NaN: none yet
     key: Array
+    lead: Steps | None = None  # the newest steps, with which the next block leads
 
 
 Rolling: TypeAlias = tuple[World, Memory, Array]
@@ -84,6 +85,7 @@ class Trajectory:
     terminated: Array
     truncated: Array
     recorded: Mapping[str, Array]
+    lead: Steps | None = None
 
     @property
     def steps(self) -> int:
@@ -165,7 +167,9 @@ class FusedProgram:
             key=jax.random.key_data(key),
         )
         block = jax.eval_shape(lambda: self._roll(hyper, carry, jnp.float32(0), key)[1])
-        carry = carry._replace(replay=with_replay(algorithm, hyper, block))
+        carry = carry._replace(
+            replay=with_replay(algorithm, hyper, block), lead=self._lead_to(block)
+        )
         return Carry(*to_device(carry))
 
     def iterate(
@@ -204,6 +208,13 @@ class FusedProgram:
         )
         key = jax.random.key_data(key)
         return carry._replace(train=train, replay=replay, window=window, key=key), report
+
+    def _lead_to(self, block: Trajectory) -> Steps | None:
+        """The lead of the first block, of which nothing is known, if blocks like this one need one."""
+        if not (count := self.algorithm.lead_steps):
+            return None
+        like = jax.eval_shape(partial(steps_of, jnp), block)
+        return Steps(*(jnp.zeros((count, *array.shape[1:]), array.dtype) for array in like))
 
     @property
     def _normalizers(self) -> Normalizers:
@@ -266,7 +277,10 @@ class FusedProgram:
             outcome.terminated,
             outcome.truncated,
             recorded,
+            carry.lead,
         )
+        if carry.lead is not None:
+            carry = carry._replace(lead=steps_of(jnp, block).newest(algorithm.lead_steps))
         carry = carry._replace(world=world, memory=memory, returns=returns)
         return carry, block, (outcome.total, outcome.length)
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.envs import Counter, Drift, KeptDrift, StepResult
+from support.envs import Counter, Drift, Flaky, KeptDrift
 from support.learning import (
     Scripted,
     adapter_of,
@@ -21,6 +21,7 @@ from support.learning import (
     make_agent,
     through_storage,
 )
+from support.transitions import expected_rows, given_rows
 
 from exarl.acting.block_builder import BlockBuilder
 from exarl.acting.env_batch import EnvBatch
@@ -159,28 +160,6 @@ def rollout_of(make: MakeEnv, env_ids: Sequence[int], agent: Any = None) -> Roll
 
 def counters(env_id: int) -> Counter:
     return Counter(env_id, (3, 1, 0, 4), SEED)
-
-
-class Flaky(Counter):
-    """Raises at the named (episode, step); step 0 is the reset."""
-
-    def __init__(self, env_id: int, fails: set[tuple[int, int]]) -> None:
-        super().__init__(env_id, [6], SEED)
-        self._fails = fails
-
-    def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:
-        found = super().reset(**options)
-        self._strike()
-        return found
-
-    def step(self, action: Any) -> StepResult:
-        found = super().step(action)
-        self._strike()
-        return found
-
-    def _strike(self) -> None:
-        if (self._episode, self._step) in self._fails:
-            raise RuntimeError("the solver diverged")
 
 
 def lstm(kind: str) -> Any:
@@ -423,6 +402,54 @@ def test_a_new_process_gets_fresh_places_and_what_the_old_one_says_late_is_ignor
     assert not block.recorded["memory/h"][0].any()
     assert (place.stations[0].made, place.stations[0].dropped) == (3, 1)
     assert place.reports == deque()
+
+
+def windowed() -> Any:
+    return make_agent(adapter_of(counters(0), limit=LIMIT).spec, n_step=4, gamma=0.5)
+
+
+def test_the_lead_of_a_new_process_ends_where_the_old_one_was_lost() -> None:
+    """What led to the block before is known; the steps after it are not."""
+    agent = windowed()
+    place = Place(counters, [[4, 5]], agent=agent)
+    blocks = place.blocks(3)[1]
+    place.slow = {1}
+    place.grant()
+    place.work()
+    place.orders[1].clear()
+    place.steppers[1] = Stepper(EnvBatch(episodes_of(counters, [4, 5])), agent.spec, clock())
+    place.reports.append((1, place.steppers[1].hello().copy()))
+    place.slow = set()
+    place.work()
+    blocks += place.blocks()[1]
+    lead = blocks[3].lead
+    assert lead is not None
+    assert np.asarray(lead.known).all()
+    assert np.asarray(lead.truncated | lead.terminated)[-1].all()
+    assert given_rows(agent, blocks) == expected_rows(blocks, 4, 0.5)
+
+
+@pytest.mark.parametrize("steps", [0, 1, 3])
+def test_windows_do_not_run_over_steps_that_a_stop_has_cost(steps: int) -> None:
+    """A block that was begun is given up, also where only the environments have made its first step."""
+    agent = windowed()
+    place = Place(counters, [[4, 5]], agent=agent)
+    blocks = place.blocks(3)[1]
+    place.grant()
+    if steps == 0:  # the order to stop overtakes the first report
+        place.slow = {1}
+        place.thread.work()
+        place.thread.orders.append((StopActing(), -1))
+        place.thread.work()
+        place.slow = set()
+        place.serve()
+    for _ in range(steps):
+        place.thread.work()
+    stored = through_storage(place.state(StopActing()))[0]
+    assert place.stations[0].dropped == 1
+    again = Place(counters, [[4, 5]], agent=agent, stored=stored)
+    blocks += again.blocks(3)[1]
+    assert given_rows(agent, blocks) == expected_rows(blocks, 4, 0.5)
 
 
 def test_the_state_that_a_lost_process_owed_is_asked_of_the_next() -> None:

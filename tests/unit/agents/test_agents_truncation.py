@@ -13,8 +13,8 @@ GAMMA, HORIZON, WINDOW = 0.9, 5, 3
 def learned_value(length: int | None, limit: int | None) -> float:
     agent, _ = learn(
         lambda _: Constant(length),
-        blocks=25,
-        steps=4 * HORIZON,  # windows end with their episodes, never with the block
+        blocks=40,
+        steps=4 * HORIZON - 1,  # some windows begin in one block and end in the next
         limit=limit,
         n_step=WINDOW,
         gamma=GAMMA,

@@ -41,6 +41,20 @@ def store_of(seed: int, size: int, capacity: int, priorities: np.ndarray | None 
     return Store(ring, np.uint32(seed), jax.numpy.array(mass), np.float32(priorities.max()))
 
 
+def test_every_row_that_is_kept_has_a_place_of_its_own() -> None:
+    """Of more rows than the ring holds the newest are kept, of those that are known."""
+    ring = device_replay.empty_ring(4, {"place": np.zeros(1, np.int32)})._replace(next=3)
+    known = np.array([1, 1, 0, 1, 1, 0, 1], bool)
+    for rows, places, count in (
+        ({"known": known}, [4, 0, 4, 1, 2, 4, 3], 5),
+        ({"known": ~known}, [4, 4, 3, 4, 4, 0, 4], 2),
+        ({"known": known & ~known}, [4] * 7, 0),
+        ({}, [4, 4, 4, 2, 3, 0, 1], 7),
+    ):
+        found, kept = device_replay.places_for(ring, {"place": np.arange(7), **rows})
+        assert (found.tolist(), int(kept)) == (places, count)
+
+
 def nothing_more(*_: Any) -> dict[str, Any]:
     return {}
 

@@ -241,7 +241,7 @@ def test_numbers_reach_the_optimiser(name: str) -> None:
 @pytest.mark.parametrize(
     ("words", "total", "swept", "message"),
     [
-        ({"optimizer": "sgd", "adam_eps": 1e-3}, 1, (), "optimizer 'sgd' has no adam_eps"),
+        ({"optimizer": "sgd"}, 1, ("adam_eps",), "optimizer 'sgd' has no adam_eps"),
         ({"betas": (0.9, 0.99), "optimizer": "rmsprop"}, 1, (), "'rmsprop' has no betas"),
         ({"weight_decay": 0.0}, 1, (), "'adam' has no weight_decay: .* choose adamw, lion"),
         ({}, 1, ("weight_decay",), "'adam' has no weight_decay"),
@@ -257,12 +257,22 @@ def test_numbers_without_effect_are_refused(
     assert "\n" not in str(refused.value)
 
 
+def test_an_optimiser_without_eps_leaves_the_agents_out() -> None:
+    check_optimizer(OptimizerConfig(optimizer="sgd", adam_eps=1e-3), 1)
+    params = {"w": jnp.ones((2, 2))}
+    steps = [
+        optimiser.update(params, optimiser.init(params), params)[0]["w"]
+        for optimiser in (compiled.optimizer("sgd", 0.1, None, adam_eps=1.0), optax.sgd(0.1))
+    ]
+    np.testing.assert_array_equal(*steps)
+
+
 def test_an_agent_refuses_them_before_a_run_and_as_a_learner() -> None:
-    agent = make_agent(DISCRETE, optimizer="sgd", adam_eps=1e-3)
+    agent = make_agent(DISCRETE, optimizer="sgd", weight_decay=1e-3)
     run: Any = SimpleNamespace(total_steps=None, block_steps=8)
-    with pytest.raises(ConfigError, match="no adam_eps"):
+    with pytest.raises(ConfigError, match="no weight_decay"):
         type(agent).check(agent.config, run, learners=1, lags=False)
-    with pytest.raises(ConfigError, match="no adam_eps"):
+    with pytest.raises(ConfigError, match="no weight_decay"):
         agent.set_learner()
 
 

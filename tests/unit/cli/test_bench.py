@@ -115,7 +115,7 @@ def test_on_several_ranks(tmp_path: Path) -> None:
         (["--env", "CartPool-v1"], ["CartPool-v1"]),
         (["--procs", "2", "--process_per_env", "4"], ["process_per_env=4"]),
         (["--procs", "3", "--learner_procs", "2"], ["sync", "learner_procs"]),
-        (["--n_step", "100"], ["block_steps"]),
+        (["--n_step", "100", "--model_type", "LSTM"], ["block_steps"]),
         (["CartPole-v1"], ["unexpected 'CartPole-v1'"]),
     ],
 )

@@ -62,7 +62,7 @@ def test_the_counts_named_are_near_the_one_asked_for(exarl: Any, launched: list[
     [
         ["--nonsense", "1"],
         ["--env", "Nowhere-v0"],
-        ["--n_step", "50", "--block_steps", "32"],
+        ["--n_step", "50", "--block_steps", "32", "--model_type", "LSTM"],
         ["--output_dir", "a_file"],
     ],
 )

@@ -23,7 +23,9 @@ from exarl.types import (
     ArraySpec,
     Block,
     EnvSpec,
+    Steps,
     concatenate,
+    specs_of_steps,
 )
 
 DTYPES = ("float32", "float64", "uint8", "int8", "int32", "int64", "bool")
@@ -43,8 +45,11 @@ def make_block(
     recorded: Mapping[str, ArraySpec],
     steps: int,
     width: int,
+    lead_steps: int = 0,
 ) -> Block:
     rng = np.random.default_rng(seed)
+    specs = specs_of_steps(spec) if lead_steps else ()
+    lead = Steps(*(values(rng, each, lead_steps, width) for each in specs)) if specs else None
     terminated = rng.random((steps, width)) < 0.2
     truncated = (rng.random((steps, width)) < 0.2) & ~terminated
     ends = int((terminated | truncated).sum())
@@ -62,6 +67,7 @@ def make_block(
         int(rng.integers(5)),
         rng.random(len(ACTOR_PHASES)),
         rng.integers(0, 99, (int(rng.integers(width + 1)), 1 + len(FAILURES))),
+        lead,
     )
 
 
@@ -72,12 +78,12 @@ def runs(draw: Any) -> tuple[EnvSpec, dict[str, ArraySpec], int, int]:
     return spec, draw(RECORDED), draw(st.integers(1, 6)), draw(st.integers(1, 4))
 
 
-@given(runs(), st.integers(0, 2**32))
+@given(runs(), st.integers(0, 3), st.integers(0, 2**32))
 @settings(max_examples=80, deadline=None)
-def test_a_block_survives_its_journey(run: Any, seed: int) -> None:
+def test_a_block_survives_its_journey(run: Any, lead_steps: int, seed: int) -> None:
     spec, recorded, steps, width = run
-    block = make_block(seed, spec, recorded, steps, width)
-    codec = BlockCodec(spec, recorded)
+    block = make_block(seed, spec, recorded, steps, width, lead_steps)
+    codec = BlockCodec(spec, recorded, lead_steps)
     payload = codec.encode(block)
     assert payload.dtype == np.uint8
     back = codec.decode(payload)
@@ -89,7 +95,7 @@ def test_a_block_survives_its_journey(run: Any, seed: int) -> None:
 def test_every_part_of_a_block_travels() -> None:
     """A new field of ``Block`` that no table names would be lost between ranks."""
     parts = {part.name for part in dataclasses.fields(Block)}
-    assert parts == {*BLOCK_ARRAYS, *BLOCK_NUMBERS, "recorded"}
+    assert parts == {*BLOCK_ARRAYS, *BLOCK_NUMBERS, "recorded", "lead"}
 
 
 def test_a_block_says_who_sent_it_and_which_one_it_is() -> None:
@@ -100,10 +106,11 @@ def test_a_block_says_who_sent_it_and_which_one_it_is() -> None:
     assert_same_block(back, block)
 
 
-def test_no_block_is_longer_than_the_longest() -> None:
+@pytest.mark.parametrize("lead_steps", [0, 2])
+def test_no_block_is_longer_than_the_longest(lead_steps: int) -> None:
     spec = EnvSpec("Toy-v0", ArraySpec((3,), "float32"), ArraySpec((), "int64"), 2)
-    codec, most = BlockCodec(spec, {}), 2**63 - 1
-    block = make_block(1, spec, {}, 4, 2)
+    codec, most = BlockCodec(spec, {}, lead_steps), 2**63 - 1
+    block = make_block(1, spec, {}, 4, 2, lead_steps)
     everywhere = dataclasses.replace(
         block,
         terminated=np.ones((4, 2), bool),
@@ -167,10 +174,11 @@ def test_a_block_of_another_layout_is_refused() -> None:
         BlockCodec(narrow, {}).decode(payload)
 
 
-def test_blocks_can_wait_in_a_checkpoint_in_their_order() -> None:
+@pytest.mark.parametrize("lead_steps", [0, 3])
+def test_blocks_can_wait_in_a_checkpoint_in_their_order(lead_steps: int) -> None:
     spec = EnvSpec("Toy-v0", ArraySpec((3,), "float32"), ArraySpec((), "int64"), 2)
-    codec = BlockCodec(spec, {"v": ArraySpec((), "float32")})
-    blocks = [make_block(seed, spec, codec.recorded, 2, 2) for seed in range(12)]
+    codec = BlockCodec(spec, {"v": ArraySpec((), "float32")}, lead_steps)
+    blocks = [make_block(seed, spec, codec.recorded, 2, 2, lead_steps) for seed in range(12)]
     back = codec.unpack(decode_arrays(encode_arrays(codec.pack(blocks))))
     assert len(back) == len(blocks)
     for one, other in zip(back, blocks, strict=True):
@@ -193,6 +201,21 @@ def test_blocks_in_a_checkpoint_have_named_arrays() -> None:
     del packed["000000/failures"]
     with pytest.raises(KeyError, match="failures"):
         codec.unpack(packed)
+
+
+def test_a_block_without_a_lead_has_one_that_is_not_known_where_a_run_needs_it() -> None:
+    """It waited in a checkpoint that was written before blocks had one."""
+    spec = EnvSpec("Toy-v0", ArraySpec((3,), "float32"), ArraySpec((), "int64"), 2)
+    block = make_block(1, spec, {}, 2, 2)
+    (back,) = BlockCodec(spec, {}, 4).unpack(BlockCodec(spec, {}).pack([block]))
+    assert_same_block(dataclasses.replace(back, lead=None), block)
+    assert back.lead is not None
+    assert np.shape(back.lead.rewards) == (4, 2)
+    assert not np.asarray(back.lead.known).any()
+    assert_same_block(BlockCodec(spec, {}, 4).decode(BlockCodec(spec, {}, 4).encode(back)), back)
+    packed = BlockCodec(spec, {}, 4).pack([back])
+    with pytest.raises(ValueError, match=r"lead/observations of a block is float32 \[4, 2, 3\]"):
+        BlockCodec(spec, {}, 3).unpack(packed)
 
 
 # -- named arrays ---------------------------------------------------------------------------------
@@ -232,7 +255,7 @@ def test_decoded_arrays_may_be_changed() -> None:
 @settings(max_examples=50, deadline=None)
 def test_joined_blocks_keep_every_environment(run: Any, count: int, seed: int) -> None:
     spec, recorded, steps, width = run
-    blocks = [make_block(seed + i, spec, recorded, steps, width) for i in range(count)]
+    blocks = [make_block(seed + i, spec, recorded, steps, width, 2) for i in range(count)]
     joined = concatenate(blocks)
     assert joined.steps == sum(block.steps for block in blocks)
     assert joined.version == min(block.version for block in blocks)
@@ -248,6 +271,9 @@ def test_joined_blocks_keep_every_environment(run: Any, count: int, seed: int) -
             np.testing.assert_array_equal(part, getattr(block, name))
         for name, array in block.recorded.items():
             np.testing.assert_array_equal(joined.recorded[name][:, columns], array)
+        assert joined.lead is not None and block.lead is not None
+        for whole, part in zip(joined.lead, block.lead, strict=True):
+            np.testing.assert_array_equal(whole[:, columns], part)
         rows = slice(end, end := end + len(block.episode_returns))
         for name in ("final_observations", "episode_returns", "episode_lengths"):
             np.testing.assert_array_equal(getattr(joined, name)[rows], getattr(block, name))

@@ -146,7 +146,8 @@ def test_the_step_before_a_failure_is_the_last_of_its_episode(way: str) -> None:
 
 
 def test_a_failure_in_the_first_step_of_a_block_leaves_the_block_before_as_it_was() -> None:
-    """It was handed out long ago; its end is learnt from as a truncation's is."""
+    """It was handed out long ago; its end is learnt from as a truncation's is (of windows that go on
+    in the next block: ``tests/unit/acting/test_lead.py``)."""
     rollout = guarded(lambda i: Flaky(i, {(0, 5)}, "raise"), [0], 4)
     first, second = collect(rollout), collect(rollout)
     assert not first.ended.any()

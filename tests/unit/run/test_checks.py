@@ -14,7 +14,11 @@ from exarl.run.configure import configure
 @pytest.mark.parametrize(
     ("chosen", "ranks", "message"),
     [
-        ({"n_step": 9, "block_steps": 8}, 1, "n_step=9 needs block_steps >= n_step, not 8"),
+        (
+            {"n_step": 9, "block_steps": 8, "model_type": "LSTM"},
+            1,
+            "n_step=9 needs block_steps >= n_step, not 8",
+        ),
         ({"workflow": "fused"}, 2, "workflow 'fused' runs on one rank, not on 2"),
         ({"learner_procs": 2}, 3, "workflow 'sync' has one learner: learner_procs must be 1"),
         (
@@ -39,7 +43,8 @@ def test_what_cannot_work_is_refused(chosen: dict[str, Any], ranks: int, message
 @pytest.mark.parametrize(
     ("chosen", "ranks"),
     [
-        ({"n_step": 8, "block_steps": 8}, 1),
+        ({"n_step": 9, "block_steps": 8}, 1),
+        ({"n_step": 8, "block_steps": 8, "model_type": "LSTM"}, 1),
         ({"workflow": "async", "learner_procs": 2}, 4),
         ({"workflow": "async", "agent": "PPO-v0", "vtrace": False, "max_policy_lag": 0}, 2),
         ({"agent": "PPO-v0", "vtrace": False}, 2),

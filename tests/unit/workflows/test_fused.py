@@ -139,8 +139,13 @@ def test_ppo_learns_cartpole_in_one_program(tmp_path: Path) -> None:
     assert result.summary["bound_by"].startswith(("the device", "the host"))
 
 
+WINDOWS = {"agent": "DQN-v0", "n_step": 20, "learning_starts": 0, "updates_per_step": 0.05}
+"""Longer than blocks."""
+
+
 @pytest.mark.slow
-def test_several_devices_share_the_environments(tmp_path: Path) -> None:
+@pytest.mark.parametrize("own", [{}, WINDOWS], ids=["PPO", "windows"])
+def test_several_devices_share_the_environments(own: dict[str, Any], tmp_path: Path) -> None:
     """Forced host devices: the same run as on one, up to the order of sums."""
     program = (
         "import sys; from exarl import ExaLearner;"
@@ -149,7 +154,9 @@ def test_several_devices_share_the_environments(tmp_path: Path) -> None:
     )
     flags = "--xla_force_host_platform_device_count=4"
     runs = {devices: tmp_path / f"run{devices}" for devices in (1, 4)}
-    common = {**SMALL_FUSED, "normalize_observations": True}
+    common = {**SMALL_FUSED, "normalize_observations": True, **own}
+    if own:
+        del common["epochs"], common["minibatches"]
     words = [{**common, "devices": n, "run_dir": str(run)} for n, run in runs.items()]
     env = {**os.environ, "XLA_FLAGS": flags}
     subprocess.run([sys.executable, "-c", program, repr(words)], check=True, env=env)
