@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 .PHONY: train test test-slow test-openmpi check lint format clean
 
 train: $(VENV)/.ready-mpi
-	$(BIN)/exarl train --agent DQN-v0 --env CartPole-v1 --total_steps 150000 --target_reward 475 --seed 4
+	$(BIN)/exarl train --agent DQN-v0 --env CartPole-v1 --total_steps 150000 --target_reward 475
 
 # Two at a time, except for tests that measure waiting times.
 ALONE := tests/mpi/test_seed.py tests/mpi/test_waiting.py

@@ -50,6 +50,19 @@ TASKS: dict[str, tuple[float, int, list[str]]] = {
     "SAC-v0/LunarLanderContinuous-v3": (200, 200_000, []),
     "TD3-v0/HalfCheetah-v5": (6_000, 300_000, []),
     "SAC-v0/HalfCheetah-v5": (6_000, 300_000, []),
+    # Without packaged settings: what somebody's own environment gets.
+    "PPO-v0/InvertedPendulum-v5": (950, 100_000, []),
+    "SAC-v0/InvertedPendulum-v5": (950, 10_000, []),
+    "TD3-v0/InvertedPendulum-v5": (950, 10_000, []),
+    "PPO-v0/Reacher-v5": (-6, 200_000, []),
+    "SAC-v0/Reacher-v5": (-6, 12_000, []),
+    "PPO-v0/MountainCarContinuous-v0": (90, 100_000, []),
+    "SAC-v0/MountainCarContinuous-v0": (90, 15_000, []),
+    "PPO-v0/Hopper-v5": (1_500, 300_000, []),
+    "DQN-v0/FrozenLake-v1": (0.7, 50_000, []),
+    "PPO-v0/FrozenLake-v1": (0.7, 100_000, []),
+    "DQN-v0/Taxi-v3": (7, 100_000, []),
+    "PPO-v0/Taxi-v3": (7, 300_000, []),
 }
 EVALUATIONS = 25
 JUDGED_SEEDS = "1001-1020"

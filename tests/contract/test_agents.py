@@ -123,6 +123,7 @@ ppo = Case(
         "max_grad_norm": None,
         "learning_rate": 0.01,
         "epochs": 4,
+        "minibatches": 4,
         "entropy_scale": 0.05,
     },
     identity_blocks=30,
@@ -138,9 +139,12 @@ CASES = {
     "SAC-v0 continuous": replace(sac, continuous=True),
     "A2C-v0": a2c,
     "A2C-v0 continuous": replace(a2c, continuous=True),
+    "A3C-v0": replace(a2c, toy={**a2c.toy, "adam_eps": None}),
     "PPO-v0": ppo,
     "PPO-v0 continuous": replace(
-        ppo, continuous=True, toy={"learning_rate": 5e-3, "epochs": 4, "hidden": (32,)}
+        ppo,
+        continuous=True,
+        toy={"learning_rate": 5e-3, "epochs": 4, "minibatches": 4, "hidden": (32,)},
     ),
     "Random-v0": Case(learns=False),
     "Random-v0 continuous": Case(learns=False, continuous=True),

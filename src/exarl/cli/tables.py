@@ -56,7 +56,8 @@ def shown(value: object) -> str:
 def _entry(parameter: Parameter) -> str:
     default = "required" if parameter.required else f"default {shown(parameter.default)}"
     facts = [type_name(parameter.type), default, parameter.range()]
-    head = f"  --{parameter.name}  ({'; '.join(fact for fact in facts if fact)})\n"
+    head = f"--{parameter.name}  ({'; '.join(fact for fact in facts if fact)})"
+    head = textwrap.fill(head, _WIDTH, subsequent_indent=" " * 6, initial_indent="  ") + "\n"
     body = textwrap.fill(parameter.help, 92, initial_indent=" " * 6, subsequent_indent=" " * 6)
     return head + (f"{body}\n" if parameter.help else "")
 

@@ -45,7 +45,9 @@ def layer_norm(xp: Namespace, x: Array) -> Array:
     if x.dtype.itemsize < 4:
         return layer_norm(xp, x.astype(np.float32)).astype(x.dtype)
     centred = x - _mean(xp, x)
-    return centred / xp.sqrt(_mean(xp, centred * centred) + EPSILON)
+    with np.errstate(over="ignore"):  # of a network that has diverged, which is told elsewhere
+        squares = centred * centred
+    return centred / xp.sqrt(_mean(xp, squares) + EPSILON)
 
 
 def _mean(xp: Namespace, x: Array) -> Array:

@@ -84,7 +84,7 @@ def test_settings_for_the_pair_are_named_when_they_are_used(exarl: Any) -> None:
     short = ["--total_steps", "40", "--hidden", "4"]
     answer = exarl("train", *short)
     assert answer.code == 0
-    assert "used: 8 settings packaged for DQN-v0 with CartPole-v1" in answer.err
+    assert "used: 9 settings packaged for DQN-v0 with CartPole-v1" in answer.err
     assert "exarl describe DQN-v0 CartPole-v1" in answer.err
     shown = exarl("describe", "DQN-v0", "CartPole-v1").out
     assert "reward_scale = 0.1" in shown

@@ -248,7 +248,7 @@ def test_a_wrong_default_of_an_agent_is_named(place: Any, monkeypatch: pytest.Mo
 def test_every_agents_own_defaults_are_valid(place: Any, id: str) -> None:
     defaults = agents.load(id).defaults
     for model in defaults.get("models", {"MLP": {}}):
-        env = "Pendulum-v1" if id in ("DDPG-v0", "TD3-v0") else "MountainCar-v0"
+        env = "MountainCarContinuous-v0" if id in ("DDPG-v0", "TD3-v0") else "MountainCar-v0"
         configuration = place.configure("--agent", id, "--env", env, "--model_type", model)
         used = [o for o in configuration.origins.values() if o == f"default of {id}"]
         expected = {key for key in defaults if key != "models"}
