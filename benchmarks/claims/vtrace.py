@@ -2,7 +2,7 @@
 
     python benchmarks/claims/vtrace.py [--lags 0 4 16] [--workflows async rma] [--seeds 5] [--words ...]
 
-A3C's settings for CartPole, cut after 200 steps (which is CartPole-v0), 4 actors and a learner. Lag
+A3C's optimiser, CartPole cut after 200 steps (which is CartPole-v0), 4 actors and a learner. Lag
 0 is ``max_policy_lag 0``. For a lag of n an actor acts with weights that are n versions old beyond
 the lag it has anyway: ``Held-v0`` below puts off the weights it is given (they come with each of
 its own blocks, every fourth of all). It also lifts the rule that an actor-critic without V-trace
@@ -26,7 +26,7 @@ from pathlib import Path
 import numpy as np
 
 from exarl import agents
-from exarl.agents.a2c import A2C, A2CConfig
+from exarl.agents.a2c import A3C, A3CConfig
 from exarl.agents.base import MakeNetwork
 from exarl.config import param
 from exarl.types import EnvSpec
@@ -35,14 +35,14 @@ ACTORS = 4
 
 
 @dataclass(frozen=True)
-class HeldConfig(A2CConfig):
-    """A2C's, and how late weights are used."""
+class HeldConfig(A3CConfig):
+    """A3C's, and how late weights are used."""
 
     hold: int = param(0, "an actor uses the weights it was given so many times ago", ge=0)
 
 
-class Held(A2C):
-    """A2C whose actors act with old weights."""
+class Held(A3C):
+    """A3C whose actors act with old weights."""
 
     Config = HeldConfig
     needs_vtrace = False
@@ -64,8 +64,8 @@ def main() -> None:
     parser.add_argument("--lags", type=int, nargs="+", default=[0, 4, 16])
     parser.add_argument("--workflows", nargs="+", default=["async", "rma"])
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--first", type=int, default=1, help="first seed")
     parser.add_argument("--steps", type=int, default=100_000)
-    parser.add_argument("--learning_rate", default="0.001")
     parser.add_argument("--jobs", type=int, default=1, help="runs at once, of 5 ranks each")
     parser.add_argument("--vtrace", nargs="+", default=["true", "false"])
     parser.add_argument("--words", nargs=argparse.REMAINDER, default=[], help="more parameters")
@@ -76,7 +76,7 @@ def main() -> None:
             found = list(
                 pool.map(
                     lambda seed, case=(workflow, lag, vtrace): run(*case, seed, options),  # type: ignore[misc]
-                    range(1, options.seeds + 1),
+                    range(options.first, options.first + options.seeds),
                 )
             )
         rewards = ", ".join(f"{reward:.0f}" for reward, _ in found)
@@ -99,7 +99,7 @@ def run(
             *("--env", "CartPole-v1", "--n_steps", "200", "--total_steps", str(options.steps)),
             *("--workflow", workflow, "--procs", str(ACTORS + 1), "--seed", str(seed)),
             *("--envs_per_actor", "4", "--block_steps", "16", "--gamma", "0.99"),
-            *("--gae_lambda", "1.0", "--learning_rate", options.learning_rate),
+            *("--gae_lambda", "1.0"),
             *("--reward_scale", "0.1", "--normalize_advantages", "false"),
             *("--entropy_scale", "0.0", "--hidden", "64,64", "--activation", "tanh"),
             *("--init", "orthogonal", "--output_gain", "0.1", "--vtrace", vtrace),

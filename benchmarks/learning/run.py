@@ -61,8 +61,8 @@ TASKS: dict[str, tuple[float, int, list[str]]] = {
     "PPO-v0/Hopper-v5": (1_500, 300_000, []),
     "DQN-v0/FrozenLake-v1": (0.7, 50_000, []),
     "PPO-v0/FrozenLake-v1": (0.7, 100_000, []),
-    "DQN-v0/Taxi-v3": (7, 100_000, []),
-    "PPO-v0/Taxi-v3": (7, 300_000, []),
+    "DQN-v0/Taxi-v4": (7, 100_000, []),
+    "PPO-v0/Taxi-v4": (7, 300_000, []),
 }
 EVALUATIONS = 25
 JUDGED_SEEDS = "1001-1020"
