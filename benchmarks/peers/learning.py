@@ -1,11 +1,12 @@
-"""Steps to a threshold of Stable-Baselines3 and SBX with their tuned settings, beside learning/run.py.
+"""What Stable-Baselines3 and SBX learn with their tuned settings, on the seeds of learning/run.py.
 
-    PYTHON benchmarks/peers/learning.py TASK [--seeds 1 2 3] [--full] >> peers.jsonl
+    PYTHON benchmarks/peers/learning.py TASK ... [--seeds 1001-1020] >> peers.jsonl
+    python benchmarks/learning/run.py --table DIR/results.json peers.jsonl
 
 PYTHON has stable_baselines3, sbx-rl and the environments. The settings are those of the RL Zoo for the
 pair (the agents with a replay of continuous actions run in SBX, all others in SB3). Like our own runs,
-each is judged by ten greedy episodes, 25 times over the same number of steps, and stops when it has
-reached the threshold (``--full``: goes on). One line of JSON a seed.
+each is judged by ten greedy episodes, 25 times over the same number of steps, and at its end by 100.
+One line of JSON per seed.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "learning"))
-from run import EVALUATIONS, TASKS
+from run import EVALUATIONS, JUDGED_SEEDS, TASKS, seeds_of
 
 WIDE = {"net_arch": [256, 256]}
 ZOO: dict[str, dict[str, Any]] = {
@@ -110,15 +111,14 @@ ZOO["DQN-v0/LunarLander-v3"] = ZOO["DQN-v0/Acrobot-v1"]
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("tasks", nargs="+", choices=list(ZOO))
-    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
-    parser.add_argument("--full", action="store_true", help="go on after the threshold")
+    parser.add_argument("--seeds", type=seeds_of, default=seeds_of(JUDGED_SEEDS))
     options = parser.parse_args()
     for task in options.tasks:
         for seed in options.seeds:
-            print(json.dumps(run(task, seed, options.full)), flush=True)
+            print(json.dumps(run(task, seed)), flush=True)
 
 
-def run(task: str, seed: int, full: bool) -> dict[str, Any]:
+def run(task: str, seed: int) -> dict[str, Any]:
     import gymnasium
     import numpy as np
     import torch
@@ -130,7 +130,7 @@ def run(task: str, seed: int, full: bool) -> dict[str, Any]:
 
     torch.set_num_threads(1)
     agent, env_id = task.split("/")
-    threshold, steps, _ = TASKS[task]
+    _, steps, _ = TASKS[task]
     settings = dict(ZOO[task])
     for name, value in settings.items():
         if isinstance(value, str):
@@ -168,11 +168,20 @@ def run(task: str, seed: int, full: bool) -> dict[str, Any]:
                 return True
             mean = float(np.mean([play(10 * len(curve) + n) for n in range(10)]))
             curve.append([self.num_timesteps, mean])
-            return full or mean < threshold
+            return True
 
     started = time.monotonic()
     model.learn(steps, callback=Judge())
-    return {"task": task, "seed": seed, "seconds": time.monotonic() - started, "curve": curve}
+    seconds = time.monotonic() - started
+    return {
+        "task": task,
+        "by": "SBX" if continuous else "SB3",
+        "seed": seed,
+        "seconds": seconds,
+        "steps_per_s": steps / seconds,
+        "curve": curve,
+        "last": float(np.mean([play(1_000 + n) for n in range(100)])),
+    }
 
 
 if __name__ == "__main__":
