@@ -12,9 +12,11 @@ if TYPE_CHECKING:
     from exarl.agents.base import ExaAgent
     from exarl.envs.base import ExaEnv
     from exarl.errors import ConfigError, ExarlError
-    from exarl.run.experiment import ExaLearner, train
+    from exarl.run.evaluation import evaluate
+    from exarl.run.experiment import ExaLearner, resume, train
     from exarl.run.names import make, register
     from exarl.run.play import RunResult
+    from exarl.run.policy import TrainedPolicy, load
     from exarl.version import __version__ as __version__
     from exarl.workflows.base import ExaWorkflow
 
@@ -26,8 +28,12 @@ _PUBLIC = {
     "ExarlError": "exarl.errors",
     "ConfigError": "exarl.errors",
     "RunResult": "exarl.run.play",
+    "TrainedPolicy": "exarl.run.policy",
+    "evaluate": "exarl.run.evaluation",
+    "load": "exarl.run.policy",
     "make": "exarl.run.names",
     "register": "exarl.run.names",
+    "resume": "exarl.run.experiment",
     "train": "exarl.run.experiment",
     "__version__": "exarl.version",
 }
@@ -41,8 +47,12 @@ __all__ = [
     "ExaWorkflow",
     "ExarlError",
     "RunResult",
+    "TrainedPolicy",
+    "evaluate",
+    "load",
     "make",
     "register",
+    "resume",
     "train",
 ]
 

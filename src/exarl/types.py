@@ -83,6 +83,9 @@ class EnvSpec:
     """What the environment says of itself, for the run's manifest."""
     whole_actions: bool = False
     """Whether continuous actions are rounded to whole numbers, as a Box of integers needs them."""
+    spaces: Mapping[str, Any] = field(default_factory=dict)
+    """The environment's own ``observation`` and ``action`` space as JSON (``envs.space_json``), so that
+    a policy can be used without the environment; empty where a space has no such form."""
 
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from exarl import ExaLearner
-from exarl.acting.evaluation import play
+from exarl.acting.evaluation import greedy, play
 from exarl.envs.episode import Episode
 from exarl.learning.exploration import EVALUATION
 from exarl.records.checkpoint import load_newest
@@ -51,7 +51,7 @@ def recalled(folder: Path, seed: int, **words: Any) -> float:
     assert stored is not None
     agent.set_weights(stored.arrays["agent"]["weights"])
     episode = Episode(env, adapter, limit, seed, 0, kind=EVALUATION)
-    return float(np.mean([play(agent, episode).total_reward for _ in range(40)]))
+    return float(np.mean([play(greedy(agent), episode).total_reward for _ in range(40)]))
 
 
 @pytest.mark.parametrize("seed", [pytest.param(1, marks=pytest.mark.slow), 2])

@@ -1,4 +1,4 @@
-"""Playing a policy greedily, without learning from it."""
+"""Playing a policy without learning from it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import numpy as np
 from exarl.agents.base import ExaAgent
 from exarl.envs.episode import Episode
 from exarl.envs.guard import FAILING
+from exarl.types import Arrays
 
 
 @dataclass(frozen=True)
@@ -23,21 +24,41 @@ class Played:
     terminated: bool
     failed: bool = False  # it ends with the last good step before the environment failed
 
+    @property
+    def ended_by(self) -> str:
+        """``termination``, ``truncation`` or ``failure``."""
+        return "failure" if self.failed else "termination" if self.terminated else "truncation"
 
-def play(agent: ExaAgent, episode: Episode, on_step: Callable[[Any], None] | None = None) -> Played:
-    """Play one greedy episode; ``on_step`` is called with the environment after reset and each step."""
-    episode.begin()
+
+Choose = Callable[[Episode], Any]
+"""The next action for a running episode, in the form that ``Episode.step`` takes."""
+
+
+def greedy(agent: ExaAgent) -> Choose:
+    """The agent's actions without exploration; its memory is empty when an episode begins."""
     spec = agent.spec
-    memory = {name: array.zeros(1) for name, array in agent.memory.items()}
-    terminated = truncated = False
-    while not (terminated or truncated):
-        if on_step is not None:
-            on_step(episode.env)
+    memory: Arrays = {}
+
+    def choose(episode: Episode) -> Any:
+        if not episode.length:
+            memory.update({name: array.zeros(1) for name, array in agent.memory.items()})
         observation = np.asarray(episode.observation, spec.observation.dtype)[None]
         actions, _ = (
             agent.action(observation, None, memory) if memory else agent.action(observation)
         )
-        action = actions.tolist()[0] if spec.n_actions is not None else actions[0]
+        return actions.tolist()[0] if spec.n_actions is not None else actions[0]
+
+    return choose
+
+
+def play(choose: Choose, episode: Episode, on_step: Callable[[Any], None] | None = None) -> Played:
+    """Play one episode; ``on_step`` is called with the environment after reset and each step."""
+    episode.begin()
+    terminated = truncated = False
+    while not (terminated or truncated):
+        if on_step is not None:
+            on_step(episode.env)
+        action = choose(episode)
         try:
             _, _, terminated, truncated = episode.step(action)
         except FAILING as error:
@@ -125,7 +146,8 @@ class Evaluator:
         try:
             self._agent.set_weights(weights)
             self._episode.number = -1
-            played = [play(self._agent, self._episode, self._go_on) for _ in range(self._episodes)]
+            choose = greedy(self._agent)
+            played = [play(choose, self._episode, self._go_on) for _ in range(self._episodes)]
             rewards, lengths = [p.total_reward for p in played], [p.length for p in played]
             self._result = Evaluation(steps, rewards, lengths, weights)
         except BaseException as error:  # noqa: BLE001 - raised again where the result is taken

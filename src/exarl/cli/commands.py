@@ -61,9 +61,10 @@ COMMANDS: dict[str, Command] = {
         help="sweep_help",
     ),
     "evaluate": Command(
-        "evaluate the policy of a run",
+        "evaluate policies of runs and others",
         "exarl evaluate RUN [--episodes 20] [--video F.gif]",
         "evaluate:evaluate",
+        on_ranks=True,
     ),
     "report": Command(
         "write an HTML report on runs",

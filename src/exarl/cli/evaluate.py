@@ -1,136 +1,120 @@
-"""``exarl evaluate``: play a stored policy without exploration; print a table, record a video."""
+"""``exarl evaluate``: play policies without exploration; print a table, record a video."""
 
 from __future__ import annotations
 
 import os
-import statistics
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from exarl.acting.evaluation import Played, play
+from exarl.acting.evaluation import Played
 from exarl.cli import words as line
 from exarl.cli.targets import check_target
-from exarl.envs.episode import Episode
+from exarl.comm.channel import launched_ranks, launched_world
 from exarl.envs.pictures import check_pictures, picture
-from exarl.errors import CheckpointError, ConfigError, install
-from exarl.learning.exploration import EVALUATION
-from exarl.records.checkpoint import (
-    check_made_for,
-    fitting,
-    list_checkpoints,
-    load_checkpoint,
-    load_newest,
-    made_for,
-    weights_of,
-)
-from exarl.records.directory import RunDirectory, open_run
-from exarl.run.build import build_agent, build_episode, build_guard
-from exarl.run.configure import configure_again
+from exarl.errors import ConfigError, install
+from exarl.records.directory import RunDirectory
+from exarl.run.configure import configure, configure_again
+from exarl.run.evaluation import Contestant, EvaluationResult, Spectator, compare, source_of
 
 HELP = """\
-usage: exarl evaluate RUN [--episodes N] [--seed S] [--checkpoint STEP | --best] [--video FILE]
-                           [--trust]
+usage: exarl evaluate [RUN ...] [--agent POLICY ...] [--episodes N] [--key value ...]
+                      [--seed S] [--checkpoint STEP | --best] [--procs N] [--video FILE] [--trust]
 
-Plays the policy of a run without exploration and prints each episode and the mean and spread of the
-rewards.
+Plays the policies of runs, and others, without exploration and prints each episode and the mean and
+spread of the rewards. Several policies play the same episodes of the first run's environment; with
+--env ID no run is needed.
 
+  --agent POLICY      a controller of your own as MODULE:NAME (a class or an object with
+                      act(observation) and perhaps reset(), or a function), or the id of an agent
+                      that acts untrained
   --episodes N        number of episodes (default 10)
   --seed S            seed of the episodes (default: the run's seed); training episodes never recur
   --checkpoint STEP   step of the checkpoint to play (default: the newest intact one)
   --best              play the policy with the best evaluation during training (eval_interval)
+  --procs N           share the episodes out over N MPI ranks, in groups of process_per_env
   --video FILE        record the first episode as .gif, or as .mp4 with the extra 'exarl[video]'
   --trust             allow code named by a run that you did not make here (docs/runs.md)
+  --key value         a parameter of the environment, or one of the run such as n_steps
 """
 FRAMES_PER_SECOND = 30
 MAX_FRAMES = 1500
 
 
 def evaluate(words: list[str]) -> int:
-    run = open_run(line.take_path(words, "run directory"))
-    count = line.take_count(words, "episodes", 10)
+    given = list(words)
+    policies = [*positional(words), *line.take_all(words, "agent")]
+    count, procs = line.take_count(words, "episodes", 10), line.take_count(words, "procs")
     step = line.take_count(words, "checkpoint")
     best, trust = line.take_flag(words, "best"), line.take_flag(words, "trust")
     video = line.take(words, "video")
-    seed = line.take(words, "seed")
-    line.nothing_left(words)
+    if not policies:
+        raise ConfigError("which policy? a run directory, or --agent MODULE:NAME with --env ID")
+    if procs is not None and procs > 1 and launched_ranks() is None:
+        from exarl.cli.mpiexec import launch
+
+        line.take(given, "procs")
+        return launch(procs, ["evaluate", *given])
     check_video(video)
-    configuration = configure_again(run, ["--seed", seed] if seed else [], trust)
-    options: dict[str, Any] = {"render_mode": "rgb_array"} if video else {}
     if video:
-        check_pictures(configuration.learner.env)
-    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # a video needs no screen
-    env, adapter, limit = build_episode(configuration, **options)
-    guard = build_guard(configuration, **options)
-    seeded = configuration.learner.seed
-    episode = Episode(env, adapter, limit, seeded, 0, kind=EVALUATION, guard=guard)
-    agent = build_agent(configuration, adapter.spec)
-    wanted = made_for(configuration.learner, configuration.values["model"], adapter.spec)
-    steps, weights = stored_weights(run, wanted, step, best)
-    try:
-        agent.set_weights(weights)
-    except ValueError as error:
-        raise CheckpointError(f"weights and config.json of {run.path} differ: {error}") from error
+        check_pictures(env_of(policies, words, trust))
+        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # a video needs no screen
     frames: list[np.ndarray] = []
+    options: dict[str, Any] = {"render_mode": "rgb_array"} if video else {}
     film = (lambda env: record(env, frames)) if video else None
-    results = []
-    for number in range(count):
-        results.append(play(agent, episode, film if number == 0 else None))
-        if number == 0:  # if no video can be made, that is known by now
-            head = f"{configuration.learner.env}: policy after {steps:,} steps, greedy\n"
-            sys.stdout.write(f"{head}episode        reward   steps  ended by\n")
-        sys.stdout.write(row(number, results[-1]))
-    episode.close()
-    sys.stdout.write(totals(results))
-    if video:
+    results = compare(
+        policies,
+        {},
+        count,
+        flags=words,
+        best=best,
+        checkpoint=step,
+        comm=launched_world(),
+        trust=trust,
+        spectator=Spectator(show, film),
+        **options,
+    )
+    sys.stdout.write(table(results))
+    if video and results:
         write_video(Path(video), frames)
         sys.stdout.write(f"video {video} ({len(frames)} frames)\n")
     return 0
 
 
-def stored_weights(
-    run: RunDirectory, wanted: Mapping[str, str], step: int | None, best: bool = False
-) -> tuple[int, np.ndarray]:
-    """The weights of a checkpoint and the step they are from.
-
-    CheckpointError when it was not made for the agent and environment in ``wanted``.
-    """
-    if best and step is not None:
-        raise ConfigError("--best and --checkpoint exclude each other")
-    if best and not run.best.is_dir():
-        raise ConfigError(f"{run.path} has no best policy: it was trained without eval_interval")
-    if step is None:
-        found = load_newest(run.best if best else run.checkpoints)
-        if found is None:
-            raise CheckpointError(f"no usable checkpoint in {run.path}")
-    else:
-        paths = {int(path.name): path for path in list_checkpoints(run.checkpoints)}
-        if step not in paths:
-            kept = ", ".join(str(s) for s in sorted(paths)) or "none"
-            raise ConfigError(f"no checkpoint of step {step} in {run.path} (kept: {kept})")
-        found = load_checkpoint(paths[step])
-    with fitting(run, found):
-        check_made_for(found, wanted)
-        return int(found.numbers["counters"]["steps"]), weights_of(found)
+def positional(words: list[str]) -> list[str]:
+    """Remove and return the words before the first option."""
+    count = next((i for i, word in enumerate(words) if word.startswith("--")), len(words))
+    found, words[:] = words[:count], words[count:]
+    return found
 
 
-def row(number: int, played: Played) -> str:
-    cause = "failure" if played.failed else "termination" if played.terminated else "truncation"
-    return f"{number + 1:7d}  {played.total_reward:12.3f}  {played.length:6d}  {cause}\n"
+def env_of(policies: list[str], words: list[str], trust: bool) -> str:
+    """The id of the environment that these policies play."""
+    for policy in policies:
+        if isinstance(run := source_of(policy), RunDirectory):
+            return configure_again(run, words, trust).learner.env
+    return configure(None, words).learner.env
 
 
-def totals(results: list[Played]) -> str:
-    rewards = [played.total_reward for played in results]
-    spread = statistics.stdev(rewards) if len(rewards) > 1 else 0.0
-    return (
-        f"reward {statistics.fmean(rewards):.3f} +- {spread:.3f}"
-        f" (min {min(rewards):.3f}, max {max(rewards):.3f}), "
-        f"length {statistics.fmean([played.length for played in results]):.1f},"
-        f" {len(results)} episodes\n"
+def show(contestant: Contestant, number: int, played: Played) -> None:
+    """Print an episode, the first with the head of the table: by then a video is known to work."""
+    if number == 0:
+        steps = contestant.steps
+        what = contestant.name if steps is None else f"policy after {steps:,} steps, greedy"
+        sys.stdout.write(f"{contestant.env}: {what}\nepisode        reward   steps  ended by\n")
+    sys.stdout.write(
+        f"{number + 1:7d}  {played.total_reward:12.3f}  {played.length:6d}  {played.ended_by}\n"
     )
+
+
+def table(results: list[EvaluationResult]) -> str:
+    """The means: of one policy a line, of several a line for each with its name."""
+    if len(results) < 2:
+        return "".join(f"{result}\n" for result in results)
+    width = max(len(result.policy) for result in results)
+    return "\n" + "".join(f"{result.policy:{width}}  {result}\n" for result in results)
 
 
 def check_video(video: str | None) -> None:

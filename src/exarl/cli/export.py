@@ -14,11 +14,10 @@ from exarl.export.c_header import to_c
 from exarl.export.npz import to_npz
 from exarl.export.onnx_graph import load_onnx, to_onnx
 from exarl.export.policy import Choose, Policy
-from exarl.records.checkpoint import check_made_for, load_newest, made_for, weights_of
 from exarl.records.directory import RunDirectory, expand, open_run, reason
 from exarl.records.replacing import replacing
-from exarl.run.build import build_agent, build_episode
-from exarl.run.configure import configure_again
+from exarl.run.configure import stored_id
+from exarl.run.policy import load
 
 HELP = """\
 usage: exarl export RUN --format npz|onnx|c [--output FILE] [--best] [--force] [--trust]
@@ -58,29 +57,18 @@ def export(words: list[str]) -> int:
 
 def stored_policy(run: RunDirectory, best: bool, trust: bool = False) -> tuple[int, Policy]:
     """Return the number of training steps and the greedy policy of a run."""
-    folder = run.best if best else run.checkpoints
-    if best and not folder.is_dir():
-        raise ConfigError(f"{run.path} has no best policy; omit --best for the newest one")
-    configuration = configure_again(run, trust=trust)
-    env, adapter, _ = build_episode(configuration)
-    env.close()
-    agent = build_agent(configuration, adapter.spec)
-    describe = getattr(agent, "exported", None)
+    trained = load(run.path, best=best, trust=trust)
+    describe = getattr(trained.agent, "exported", None)
     if describe is None:
-        raise ConfigError(f"agent '{configuration.learner.agent}' cannot be exported")
-    found = load_newest(folder)
-    if found is None:
-        raise CheckpointError(f"no usable checkpoint in {folder}")
+        raise ConfigError(f"agent '{stored_id(run, 'agent')}' cannot be exported")
     try:
-        model = configuration.values["model"]
-        check_made_for(found, made_for(configuration.learner, model, adapter.spec))
-        agent.set_weights(weights_of(found))
         policy: Policy = describe()
-        if (values := action_values(adapter, env.action_space)) is not None:
-            policy = Policy((*policy.layers, Choose(values)), policy.inputs, values.shape[1])
     except ValueError as error:
         raise CheckpointError(f"the policy of {run.path} cannot be exported: {error}") from error
-    return int(found.numbers["counters"]["steps"]), policy
+    if (values := action_values(trained.adapter, trained.action_space)) is not None:
+        policy = Policy((*policy.layers, Choose(values)), policy.inputs, values.shape[1])
+    assert trained.steps is not None
+    return trained.steps, policy
 
 
 def write(policy: Policy, form: str, path: Path) -> None:

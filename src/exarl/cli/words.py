@@ -14,8 +14,13 @@ def wants_help(words: list[str]) -> bool:
 
 
 def take(words: list[str], name: str) -> str | None:
-    """Remove ``--name VALUE`` (or ``--name=VALUE``) and return the value; None if it is not there."""
-    value = None
+    """Remove ``--name VALUE`` (or ``--name=VALUE``) and return the last value, or None."""
+    return values[-1] if (values := take_all(words, name)) else None
+
+
+def take_all(words: list[str], name: str) -> list[str]:
+    """Like ``take``, with all the values that were given, in their order."""
+    values = []
     position = 0
     while position < len(words):
         word, equals, inline = words[position].partition("=")
@@ -27,8 +32,8 @@ def take(words: list[str], name: str) -> str | None:
             inline = words.pop(position)
         if not inline:
             raise ConfigError(f"--{name} needs a value (command line)")
-        value = inline
-    return value
+        values.append(inline)
+    return values
 
 
 def take_flag(words: list[str], name: str) -> bool:

@@ -60,6 +60,7 @@ class Tag(IntEnum):
     PROBE_TARGETS = 61  # reader -> others: the ranks to be read from
     PROBE_READY = 62  # reader <-> target, before each measurement; empty
     PROBE_LATENCY = 63  # reader -> others: seconds
+    EVALUATED = 65  # first rank of a group -> rank 0, evaluation: the episodes that it played
     # A sweep inside one MPI job
     SWEEP_HELLO = 71  # rank -> manager: its host and cores
     SWEEP_PLACES = 72  # manager -> all: the hosts and cores of all (Transport.share)

@@ -5,6 +5,7 @@ from exarl.config.learner import GROUPS, STOPS, LearnerConfig
 from exarl.config.resolve import (
     Configuration,
     Declared,
+    Lookup,
     load,
     resolve,
     stored_source,
@@ -27,6 +28,7 @@ __all__ = [
     "Configuration",
     "Declared",
     "LearnerConfig",
+    "Lookup",
     "Parameter",
     "Schema",
     "Source",

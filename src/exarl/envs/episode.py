@@ -56,6 +56,7 @@ class Episode:
         self.length = 0
         self.total_reward = 0.0
         self.observation: Any = None
+        self.raw: Any = None  # the observation as the environment gave it
         self.restarts = 0
         self.failures = np.zeros(len(FAILURES), np.int64)  # by kind, since the last block
         self._adapter = adapter
@@ -185,6 +186,7 @@ class Episode:
 
     def _checked(self, call: str, raw: Any, reward: Any = 0.0) -> tuple[Any, float]:
         """The observation as the agent sees it and the reward as a number, if they are such."""
+        self.raw = raw
         try:
             seen = self._adapter.encode(raw)
             right = getattr(seen, "shape", None) == self._shape or np.shape(seen) == self._shape

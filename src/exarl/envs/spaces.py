@@ -95,6 +95,19 @@ def adapt(
     return SpaceAdapter(spec, encode, _to_box(action_space), frames)
 
 
+def as_given(env_id: str, observation_space: Space) -> SpaceAdapter:
+    """The adapter for a policy that takes observations and gives actions as the environment has them.
+
+    Its spec is only good for checking observations; those that are not numbers are not checked.
+    """
+    try:
+        observation, encode = _observations(env_id, observation_space)
+    except ConfigError:
+        observation, encode = ArraySpec((), "float32"), lambda observation: np.float32(0)
+    action = ArraySpec((), "float32")
+    return SpaceAdapter(EnvSpec(env_id, observation, action, None), encode, lambda action: action)
+
+
 def _unsupported(env_id: str, space: Space) -> str:
     return (
         f"actions of {env_id} are a {type(space).__name__}; supported are Discrete, MultiDiscrete,"

@@ -15,13 +15,14 @@ from exarl.acting.evaluation import Evaluator
 from exarl.agents.base import ExaAgent, NoParameters
 from exarl.config import Configuration
 from exarl.envs import make_env
-from exarl.envs.base import described
+from exarl.envs.base import Space, described
 from exarl.envs.context import make_context
 from exarl.envs.episode import Episode
 from exarl.envs.external.env import Timeouts
 from exarl.envs.guard import Guard, close_quietly
 from exarl.envs.isolation import isolate
 from exarl.envs.registration import asks_for
+from exarl.envs.space_json import space_to_json
 from exarl.envs.spaces import SpaceAdapter, adapt
 from exarl.errors import ConfigError
 from exarl.learning.exploration import EVALUATION
@@ -84,26 +85,46 @@ def build_episode(
     **options: Any,
 ) -> tuple[Any, SpaceAdapter, int | None]:
     """One environment, its adapter for the chosen agent, and the limit on its episodes."""
+    env, limit = build_env(configuration, comm, home, **options)
+    limit = configuration.learner.n_steps or limit
+    seen, acted = env.observation_space, env.action_space
+    try:
+        adapter = adapter_for(configuration, seen, acted, limit)
+    except ConfigError:
+        close_quietly(env)
+        raise
+    spec = dataclasses.replace(adapter.spec, about=described(env), spaces=written(seen, acted))
+    return env, dataclasses.replace(adapter, spec=spec), limit
+
+
+def adapter_for(
+    configuration: Configuration, seen: Space, acted: Space, limit: int | None
+) -> SpaceAdapter:
+    """How the chosen agent sees observations and gives actions of these spaces; ConfigError, with the
+    agents that could, when it cannot."""
     learner = configuration.learner
     agent_class = registry.agents.load(learner.agent)
-    env, limit = build_env(configuration, comm, home, **options)
-    limit = learner.n_steps or limit
     fit = partial(
         adapt,
         learner.env,
-        env.observation_space,
-        env.action_space,
+        seen,
+        acted,
         nactions=agent_class.discrete_bins(configuration.build("agent", agent_class.Config)),
         max_episode_steps=limit,
         frames=learner.frame_stack,
     )
     try:
-        adapter = fit(action_kind=agent_class.action_kind)
+        return fit(action_kind=agent_class.action_kind)
     except ConfigError as error:
-        close_quietly(env)
         raise ConfigError(f"{error}{agents_that_fit(fit)}") from error
-    spec = dataclasses.replace(adapter.spec, about=described(env))
-    return env, dataclasses.replace(adapter, spec=spec), limit
+
+
+def written(seen: Space, acted: Space) -> dict[str, Any]:
+    """The spaces as ``EnvSpec.spaces`` has them; empty where one of them has no such form."""
+    try:
+        return {"observation": space_to_json(seen), "action": space_to_json(acted)}
+    except ValueError:
+        return {}
 
 
 def agents_that_fit(fit: Callable[..., SpaceAdapter]) -> str:

@@ -15,6 +15,7 @@ from exarl.config import (
     STOPS,
     Configuration,
     Declared,
+    Lookup,
     Source,
     load,
     parse_flags,
@@ -67,9 +68,14 @@ def configure(
 
 
 def configure_again(
-    run: RunDirectory, flags: Sequence[str] = (), trust: bool = False
+    run: RunDirectory,
+    flags: Sequence[str] = (),
+    trust: bool = False,
+    *,
+    changes: Mapping[str, Any] | None = None,
+    lookup: Lookup = lookup,
 ) -> Configuration:
-    """The configuration of a stored run, changed by command-line flags.
+    """The configuration of a stored run, changed by Python arguments and command-line flags.
 
     Unless ``trust``, it raises ConfigError before anything is imported if the run names code outside
     of EXARL and was not made by this user.
@@ -78,13 +84,25 @@ def configure_again(
     stored = stored_source(data, str(run.config))
     if not trust:
         check_run(run.path, data, UNSEALED)
-    given = Source(parse_flags(flags), "command line", text=True)
-    for key in given.values:
-        if key.removeprefix("learner.") in WHERE:
-            raise ConfigError(
-                f"{key} cannot be given ({given.origin}): the run stays in {run.path}"
-            )
-    return resolve(lookup, [stored, given])
+    given = [
+        Source(changes or {}, "argument"),
+        Source(parse_flags(flags), "command line", text=True),
+    ]
+    for source in given:
+        for key in source.values:
+            if key.removeprefix("learner.") in WHERE:
+                raise ConfigError(
+                    f"{key} cannot be given ({source.origin}): the run stays in {run.path}"
+                )
+    return resolve(lookup, [stored, *given])
+
+
+def stored_id(run: RunDirectory, key: str) -> str:
+    """The id of a stored run's ``agent`` or ``env``; ConfigError if its configuration is damaged."""
+    try:
+        return str(read_json(run.config)["learner"][key])
+    except (KeyError, TypeError) as error:
+        raise ConfigError(f"{run.config} is damaged: it names no {key}") from error
 
 
 def check_same_run(run: RunDirectory, configuration: Configuration) -> None:

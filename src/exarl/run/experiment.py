@@ -5,29 +5,35 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-import time
-import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from exarl.acting.evaluation import Evaluation
 from exarl.comm import channel as mpi
 from exarl.comm.openmpi import check_one_sided
 from exarl.config import Configuration
-from exarl.errors import EnvironmentFailure, ExarlError
+from exarl.envs.local import LocalEnv, register_local, with_local_env
+from exarl.errors import ConfigError
 from exarl.records.directory import RunDirectory, absolute, check_place, expand, open_run
 from exarl.records.lock import RunLock
-from exarl.records.notes import note_error
 from exarl.records.signals import StopSignals
 from exarl.run.build import build_workflow
 from exarl.run.checks import check_configuration, plan
-from exarl.run.configure import check_same_run, configure, configure_again, script_flags
-from exarl.run.mpi_peers import MpiPeers
+from exarl.run.configure import (
+    check_same_run,
+    configure,
+    configure_again,
+    script_flags,
+    stored_id,
+)
+from exarl.run.mpi_peers import MpiPeers, abort
 from exarl.run.play import Ended, RunResult, play
 from exarl.run.process import terminal_progress
 from exarl.run.start import place_run
 from exarl.run.task import Peers, ProcessTask, start_clock
+from exarl.training.callbacks import Callbacks, EndedEpisode, RunProgress
 from exarl.training.divergence import rolls_back
 
 if TYPE_CHECKING:
@@ -50,11 +56,13 @@ class ExaLearner:
         argv: Sequence[str] | None = None,
         serial: bool = False,
         progress: bool = True,
+        callbacks: Callbacks = Callbacks(),  # noqa: B008 - frozen
         **overrides: Any,
     ) -> None:
         flags = script_flags() if argv is None else argv
+        overrides = with_local_env(overrides)
         self._folder = absolute()  # before the user's modules are imported, which may go elsewhere
-        self._setup(configure(config, flags, overrides), comm, serial, progress)
+        self._setup(configure(config, flags, overrides), comm, serial, progress, callbacks)
         check_place(self._folder / expand(self.config.run_dir or self.config.output_dir))
         self._look_for_run(self._new_place())
 
@@ -68,21 +76,32 @@ class ExaLearner:
         serial: bool = False,
         progress: bool = True,
         trust: bool = False,
+        callbacks: Callbacks = Callbacks(),  # noqa: B008 - frozen
+        env: LocalEnv | None = None,
+        **changes: Any,
     ) -> ExaLearner:
-        """Continue the run in ``path``; ``argv`` may change when it stops.
+        """Continue the run in ``path``; ``changes`` and ``argv`` may change when it stops.
 
-        ``trust`` allows it to import what its configuration names, though this user did not write it.
+        ``env`` is the environment of a run that was given one as an object. ``trust`` allows the run
+        to import what its configuration names, though this user did not write it.
         """
         run = open_run(absolute(path))
+        if env is not None:
+            register_local(env, stored_id(run, "env"))
         learner = cls.__new__(cls)
-        configuration = configure_again(run, argv, trust)
+        configuration = configure_again(run, argv, trust, changes=changes)
         check_same_run(run, configuration)
-        learner._setup(configuration, comm, serial, progress)
+        learner._setup(configuration, comm, serial, progress, callbacks)
         learner._known = run
         return learner
 
     def _setup(
-        self, configuration: Configuration, comm: Intracomm | None, serial: bool, show: bool
+        self,
+        configuration: Configuration,
+        comm: Intracomm | None,
+        serial: bool,
+        show: bool,
+        callbacks: Callbacks,
     ) -> None:
         self._comm: Any = None if serial else comm if comm is not None else mpi.launched_world()
         size, rank = (self._comm.size, self._comm.rank) if self._comm is not None else (1, 0)
@@ -91,7 +110,11 @@ class ExaLearner:
         self.role = self.layout.role(rank)
         self.workflow = build_workflow(configuration)
         check_configuration(configuration, size)
-        self._show = show
+        if callbacks and self.workflow.hosted and not self.layout.alone:
+            raise ConfigError(
+                f"workflow '{self.config.workflow}' learns in another process: it takes no callbacks"
+            )
+        self._show, self._callbacks = show, callbacks
         self._known: RunDirectory | None = None  # the run that goes on, if there is one
 
     def run(self) -> RunResult | None:
@@ -120,7 +143,7 @@ class ExaLearner:
             peers.close()
             return ended.result
         except BaseException as error:
-            self._abort(error)
+            abort(self._comm, f"rank {self.role.rank} ({self.role.name})", error)
             raise
 
     def _run_on(self, peers: Peers) -> tuple[Ended, StopSignals]:
@@ -160,6 +183,7 @@ class ExaLearner:
                     rollbacks=rollbacks,
                     lock=lock,
                     part=part,
+                    callbacks=self._callbacks,
                 )
                 seen = self._show and not self.role.rank
                 return play(
@@ -170,7 +194,7 @@ class ExaLearner:
                     if lock is not None:
                         lock.__exit__(type(error), error, error.__traceback__)
                     # Before the environments close: a close of all ranks would wait for ever.
-                    self._abort(error)
+                    abort(self._comm, f"rank {self.role.rank} ({self.role.name})", error)
                 raise
 
     def _find_place(self, peers: Peers, lock: RunLock | None) -> tuple[RunDirectory, str]:
@@ -196,24 +220,47 @@ class ExaLearner:
             check_same_run(place, self.configuration)
             self._known = place
 
-    def _abort(self, error: BaseException) -> None:
-        """Show the error, or have the launcher show it at the end; then end every rank."""
-        who = f"rank {self.role.rank} ({self.role.name})"
-        if isinstance(error, EnvironmentFailure):
-            message = f"exarl: {who}: {error}"
-        elif isinstance(error, ExarlError):
-            message = f"exarl: {error}"
-        else:
-            message = f"{who} failed:\n" + "".join(traceback.format_exception(error))
-        if not note_error(message):
-            sys.stderr.write(message.rstrip() + "\n")
-            sys.stderr.flush()
-        time.sleep(0.2)  # lets the launcher forward the message before it reports the abort
-        self._comm.Abort(error.exit_code if isinstance(error, ExarlError) else 1)
-
 
 def train(
-    *, config: str | os.PathLike[str] | None = None, progress: bool = True, **parameters: Any
+    *,
+    config: str | os.PathLike[str] | None = None,
+    progress: bool = True,
+    on_block: Callable[[RunProgress], object] | None = None,
+    on_episode: Callable[[EndedEpisode], object] | None = None,
+    on_evaluation: Callable[[Evaluation], object] | None = None,
+    stop: Callable[[RunProgress], object] | None = None,
+    **parameters: Any,
 ) -> RunResult | None:
-    """Train once: ``exarl.train(agent="DQN-v0", env="CartPole-v1", total_steps=60_000)``."""
-    return ExaLearner(config=config, argv=(), progress=progress, **parameters).run()
+    """Train once: ``exarl.train(agent="DQN-v0", env="CartPole-v1", total_steps=60_000)``.
+
+    ``env`` may also be an environment, its class, or a function that makes environments. The functions
+    are called on the first learner: after each block, each episode of training and each evaluation; the
+    run ends when ``stop`` returns something true. The result is None on ranks other than the first.
+    """
+    callbacks = Callbacks(on_block, on_episode, on_evaluation, stop)
+    return ExaLearner(
+        config=config, argv=(), progress=progress, callbacks=callbacks, **parameters
+    ).run()
+
+
+def resume(
+    run: str | os.PathLike[str],
+    *,
+    env: LocalEnv | None = None,
+    progress: bool = True,
+    trust: bool = False,
+    on_block: Callable[[RunProgress], object] | None = None,
+    on_episode: Callable[[EndedEpisode], object] | None = None,
+    on_evaluation: Callable[[Evaluation], object] | None = None,
+    stop: Callable[[RunProgress], object] | None = None,
+    **changes: Any,
+) -> RunResult | None:
+    """Continue a run: ``exarl.resume("my_run", total_steps=120_000)``.
+
+    A run that was given its environment as an object needs it again as ``env``. The other arguments are
+    those of ``train``; ``trust`` allows code named by a run that this user did not make.
+    """
+    callbacks = Callbacks(on_block, on_episode, on_evaluation, stop)
+    return ExaLearner.resume(
+        run, progress=progress, trust=trust, callbacks=callbacks, env=env, **changes
+    ).run()

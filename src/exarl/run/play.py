@@ -6,9 +6,11 @@ import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from exarl.comm.waiting import wait_for
 from exarl.display.curve import draw_curve
@@ -17,7 +19,7 @@ from exarl.envs import group
 from exarl.records.directory import RunDirectory, reason
 from exarl.records.ending import write_failure
 from exarl.records.logs import RankLog
-from exarl.records.metrics import read_rows, read_table
+from exarl.records.metrics import finite, read_rows, read_table
 from exarl.records.profile import profiled
 from exarl.records.trace import merge
 from exarl.run.build import build_agent
@@ -44,6 +46,22 @@ class RunResult:
     run_dir: Path
     reason: str
     summary: Mapping[str, Any]
+
+    @cached_property
+    def curve(self) -> dict[str, np.ndarray]:
+        """The rows of progress.csv as one array for each column; NaN where a row has no number."""
+        rows = read_rows(RunDirectory(self.run_dir).result)
+        names = dict.fromkeys(name for row in rows for name in row)
+        return {
+            name: np.array([np.nan if (n := finite(row, name)) is None else n for row in rows])
+            for name in names
+        }
+
+    @cached_property
+    def evaluations(self) -> dict[str, np.ndarray]:
+        """The rows of evaluations.csv, likewise; empty without ``eval_interval``."""
+        rows = read_table(RunDirectory(self.run_dir).evaluations)
+        return {name: np.array([row[name] for row in rows]) for name in (rows[0] if rows else ())}
 
 
 @dataclass(frozen=True)

@@ -151,6 +151,7 @@ def build_learner(
         evaluator=build_evaluator(task.configuration, home) if first else None,
         situation=situation_of(task.configuration, task.workflow, task.layout),
         model=task.configuration.values["model"],
+        callbacks=task.callbacks,
     )
     stack.callback(loop.abandon)
     return Learner(

@@ -15,6 +15,7 @@ from exarl.records.lock import RunLock
 from exarl.records.signals import StopSignals
 from exarl.records.trace import Tracer
 from exarl.training.actors import ActorPool
+from exarl.training.callbacks import Callbacks
 from exarl.types import Arrays, EnvSpec
 from exarl.workflows.base import ExaWorkflow
 
@@ -44,6 +45,7 @@ class ProcessTask:
     rollbacks: int = 0
     lock: RunLock | None = None
     part: str | None = None
+    callbacks: Callbacks = Callbacks()
 
     @property
     def config(self) -> LearnerConfig:

@@ -29,6 +29,7 @@ from exarl.records.state import DIVERGENCE
 from exarl.records.stops import REWARD, first_met
 from exarl.training.actors import Tally
 from exarl.training.advice import Situation, bound_by
+from exarl.training.callbacks import CALLBACK, Callbacks, RunProgress
 from exarl.training.counters import Counters, stored_counters
 from exarl.training.divergence import Watch
 from exarl.training.metrics_rows import RewardWindow, RowWriter, SinceRow
@@ -61,6 +62,7 @@ class LearningLoop:
         evaluator: Evaluator | None = None,
         situation: Situation | None = None,
         model: Mapping[str, object] | None = None,
+        callbacks: Callbacks = Callbacks(),  # noqa: B008 - frozen
     ) -> None:
         self.agent = agent
         self.compiling = Compiling(clock, progress)
@@ -87,6 +89,7 @@ class LearningLoop:
         self._evaluator = evaluator
         self.last_evaluation: Evaluation | None = None  # of this part of the run
         self._situation = situation or Situation()
+        self._callbacks = callbacks
         self._told: set[str] = set()  # the schedules whose end the user knows
         self._started = self._last_checkpoint = time.monotonic()
         self._first_steps, self._first_updates = self.counters.steps, self.counters.updates
@@ -160,6 +163,10 @@ class LearningLoop:
             reward, best = mean(self.window.returns), counters.best_reward
             counters.best_reward = reward if best is None else max(reward, best)
         self.reason = self._stop_reason()
+        if self._callbacks:
+            ended = zip(report.returns, report.lengths, strict=True)
+            if self._callbacks.after_block(self._progress_now(), ended):
+                self.reason = self.reason or CALLBACK
         if row_due(counters.iteration):
             self._rows.begin(counters, self.window, self.seconds)
             if all(isinstance(value, float | int) for value in metrics.values()):
@@ -287,6 +294,8 @@ class LearningLoop:
             return
         assert self._run is not None and self._metrics is not None
         self.last_evaluation = evaluation
+        if self._callbacks.on_evaluation is not None:
+            self._callbacks.on_evaluation(evaluation)
         counters, reward = self.counters, evaluation.reward_mean
         better = counters.best_evaluation is None or reward >= counters.best_evaluation
         if better:
@@ -313,6 +322,11 @@ class LearningLoop:
             self._told.add(name)
             if self._run is not None:
                 self._progress.note(ended[name])
+
+    def _progress_now(self) -> RunProgress:
+        counters, returns = self.counters, self.window.returns
+        numbers = counters.steps, counters.episodes, counters.updates, counters.iteration
+        return RunProgress(*numbers, self.seconds, mean(returns) if returns else None)
 
     def _now(self) -> tuple[int, int]:
         return self.counters.iteration, self.counters.steps

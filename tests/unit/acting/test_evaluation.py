@@ -8,11 +8,11 @@ import numpy as np
 from support.envs import Counter, Drift
 from support.learning import adapter_of, make_agent, make_episode
 
-from exarl.acting.evaluation import Evaluator, Played, play
+from exarl.acting.evaluation import Evaluator, Played, greedy, play
 from exarl.types import EnvSpec
 
 
-def greedy(spec: EnvSpec, action: int) -> Any:
+def preferring(spec: EnvSpec, action: int) -> Any:
     """An agent that always prefers ``action``, but explores whenever it is let."""
     agent = make_agent(spec, epsilon=1.0)
     weights = agent._layout.unpack(np.zeros(agent._layout.size, np.float32))
@@ -23,15 +23,15 @@ def greedy(spec: EnvSpec, action: int) -> Any:
 
 def test_an_episode_is_played_greedily_to_its_end() -> None:
     episode = make_episode(Counter(lengths=[4, 0]), limit=6)
-    agent = greedy(adapter_of(episode.env).spec, 1)
-    assert play(agent, episode) == Played(10 + 4 * 0.5, 4, terminated=True)
-    assert play(agent, episode) == Played(600 + 21 + 6 * 0.5, 6, terminated=False)
+    agent = preferring(adapter_of(episode.env).spec, 1)
+    assert play(greedy(agent), episode) == Played(10 + 4 * 0.5, 4, terminated=True)
+    assert play(greedy(agent), episode) == Played(600 + 21 + 6 * 0.5, 6, terminated=False)
 
 
 def test_same_weights_same_episode() -> None:
     agent = make_agent(adapter_of(Drift()).spec, epsilon=1.0)
     episodes = [make_episode(Drift(), limit=30, seed=2) for _ in range(2)]
-    results = [[play(agent, episode) for _ in range(4)] for episode in episodes]
+    results = [[play(greedy(agent), episode) for _ in range(4)] for episode in episodes]
     assert results[0] == results[1]
     assert len({played.total_reward for played in results[0]}) == 4
 
@@ -39,13 +39,14 @@ def test_same_weights_same_episode() -> None:
 def test_every_state_is_shown() -> None:
     episode = make_episode(Counter(lengths=[3]))
     shown: list[int] = []
-    play(greedy(adapter_of(episode.env).spec, 0), episode, lambda env: shown.append(env._step))
+    agent = preferring(adapter_of(episode.env).spec, 0)
+    play(greedy(agent), episode, lambda env: shown.append(env._step))
     assert shown == [0, 1, 2, 3]
 
 
 def test_closing_an_evaluator_closes_its_environment() -> None:
     env = Counter(lengths=[3])
-    agent = greedy(adapter_of(env).spec, 0)
+    agent = preferring(adapter_of(env).spec, 0)
     evaluator = Evaluator(agent, make_episode(env), every=10, episodes=2)
     evaluator.offer(10, agent.get_weights)
     evaluation = evaluator.result(wait=True)

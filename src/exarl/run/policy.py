@@ -1,0 +1,210 @@
+"""The policy of a run, for use from Python: ``exarl.load``."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from exarl.agents.base import ExaAgent
+from exarl.config import Configuration, Declared
+from exarl.envs.base import Space
+from exarl.envs.space_json import space_from_json
+from exarl.envs.spaces import SpaceAdapter
+from exarl.errors import CheckpointError, ConfigError
+from exarl.records.checkpoint import (
+    check_made_for,
+    fitting,
+    list_checkpoints,
+    load_checkpoint,
+    load_newest,
+    made_for,
+    weights_of,
+)
+from exarl.records.directory import RunDirectory, absolute, open_run, read_json
+from exarl.run.build import adapter_for, build_agent, build_env
+from exarl.run.configure import configure_again, lookup
+from exarl.types import Arrays
+
+
+class TrainedPolicy:
+    """A policy without exploration, in the units of its environment. It needs NumPy only.
+
+    ``steps`` are the environment steps it was trained with, None if it was not. A policy with a memory,
+    or with stacked frames, remembers what it has seen since ``reset``.
+    """
+
+    def __init__(
+        self,
+        agent: ExaAgent,
+        adapter: SpaceAdapter,
+        spaces: tuple[Space, Space],
+        steps: int | None = None,
+    ) -> None:
+        self.observation_space, self.action_space = spaces
+        self.agent, self.adapter, self.steps = agent, adapter, steps
+        self._memory: Arrays = {}
+        self._frames: np.ndarray | None = None  # [rows, frames, ...]
+        self._rows = 0
+
+    def reset(self, rows: Sequence[int] | None = None) -> None:
+        """Forget what was seen: an episode begins. With ``rows``, in these environments of a batch."""
+        if rows is None:
+            self._memory, self._frames, self._rows = {}, None, 0
+            return
+        for array in self._memory.values():
+            array[list(rows)] = 0
+        if self._rows:
+            self._fresh[list(rows)] = True
+
+    def act(self, observation: Any) -> Any:
+        """The action for an observation, or the actions for a batch of them.
+
+        Observations and actions are those of the environment. A batch is an array with one more axis
+        than the observation space has, or, where observations are no arrays, a list.
+        """
+        if not self._is_batch(observation):
+            return self._act_on([observation])[0]
+        actions = self._act_on(list(observation))
+        return actions if self.action_space.shape is None else np.array(actions)
+
+    def _is_batch(self, observation: Any) -> bool:
+        shape = self.observation_space.shape
+        if shape is None:
+            return isinstance(observation, list)
+        return np.ndim(observation) == len(shape) + 1
+
+    def _act_on(self, observations: Sequence[Any]) -> list[Any]:
+        spec = self.adapter.spec
+        encoded = [np.asarray(self.adapter.encode(each)) for each in observations]
+        seen = np.stack(encoded).astype(spec.observation.dtype, copy=False)
+        expected = spec.observation.shape[self.adapter.frames > 1 :]
+        if seen.shape[1:] != expected:
+            raise ValueError(
+                f"an observation of shape {seen.shape[1:]}; the policy takes {expected}"
+            )
+        self._begin(len(seen))
+        if self.adapter.frames > 1:
+            seen = self._stacked(seen)
+        if self._memory:
+            actions, _ = self.agent.action(seen, None, self._memory)
+        else:
+            actions, _ = self.agent.action(seen)
+        chosen = actions.tolist() if spec.n_actions is not None else actions
+        return [self.adapter.decode(action) for action in chosen]
+
+    def _begin(self, rows: int) -> None:
+        """Make the memory of so many environments, unless there is one."""
+        if self._rows not in (0, rows) and (self.agent.memory or self.adapter.frames > 1):
+            raise ValueError(
+                f"the policy remembers {self._rows} environments, not {rows}: call reset() first"
+            )
+        if not self._rows:
+            self._rows = rows
+            self._memory = {name: spec.zeros(rows) for name, spec in self.agent.memory.items()}
+            self._fresh = np.ones(rows, bool)
+
+    def _stacked(self, seen: np.ndarray) -> np.ndarray:
+        """The latest frames of each environment; in a new episode all of them are the first."""
+        first = np.stack([seen] * self.adapter.frames, 1)
+        if self._frames is None:
+            self._frames = first
+        else:
+            moved = np.concatenate([self._frames[:, 1:], seen[:, None]], 1)
+            fresh = self._fresh.reshape(-1, *[1] * (moved.ndim - 1))
+            self._frames = np.where(fresh, first, moved)
+        self._fresh[:] = False
+        return self._frames
+
+
+def load(
+    run: str | os.PathLike[str],
+    *,
+    best: bool = False,
+    checkpoint: int | None = None,
+    trust: bool = False,
+) -> TrainedPolicy:
+    """The policy of a run: of its newest checkpoint, of the one of step ``checkpoint``, or the one with
+    the ``best`` evaluation during training.
+
+    The environment is not made, unless the run is older than this function. ``trust`` allows code
+    named by a run that this user did not make. ConfigError or CheckpointError if it cannot be loaded.
+    """
+    directory = open_run(absolute(run))
+    try:
+        configuration = configure_again(directory, trust=trust, lookup=_without_env)
+        own = stored_spaces(directory)
+    except LookupError:
+        configuration = configure_again(directory, trust=trust)
+        env, _ = build_env(configuration)
+        own = env.observation_space, env.action_space
+        env.close()
+    return policy_of(directory, configuration, own, checkpoint=checkpoint, best=best)
+
+
+def policy_of(
+    run: RunDirectory,
+    configuration: Configuration,
+    spaces: tuple[Space, Space],
+    *,
+    checkpoint: int | None = None,
+    best: bool = False,
+) -> TrainedPolicy:
+    """The policy of a run, for an environment that has these spaces."""
+    adapter = adapter_for(configuration, *spaces, configuration.learner.n_steps)
+    agent = build_agent(configuration, adapter.spec)
+    wanted = made_for(configuration.learner, configuration.values["model"], adapter.spec)
+    steps = load_weights(agent, run, wanted, checkpoint, best)
+    return TrainedPolicy(agent, adapter, spaces, steps)
+
+
+def stored_spaces(run: RunDirectory) -> tuple[Space, Space]:
+    """The observation and the action space in a run's manifest; LookupError if it has none."""
+    manifest = read_json(run.manifest)
+    with contextlib.suppress(ValueError, TypeError):
+        stored: Mapping[str, Any] = manifest["spec"]["spaces"]
+        return space_from_json(stored["observation"]), space_from_json(stored["action"])
+    raise LookupError(f"{run.manifest} names no spaces")
+
+
+def load_weights(
+    agent: ExaAgent,
+    run: RunDirectory,
+    wanted: Mapping[str, str],
+    step: int | None = None,
+    best: bool = False,
+) -> int:
+    """Let ``agent`` act with the weights of a checkpoint; the step they are from.
+
+    CheckpointError when it was not made for the agent, network and environment in ``wanted``.
+    """
+    if best and step is not None:
+        raise ConfigError("best and checkpoint exclude each other")
+    if best and not run.best.is_dir():
+        raise ConfigError(f"{run.path} has no best policy: it was trained without eval_interval")
+    if step is None:
+        found = load_newest(run.best if best else run.checkpoints)
+        if found is None:
+            raise CheckpointError(f"no usable checkpoint in {run.path}")
+    else:
+        paths = {int(path.name): path for path in list_checkpoints(run.checkpoints)}
+        if step not in paths:
+            kept = ", ".join(str(s) for s in sorted(paths)) or "none"
+            raise ConfigError(f"no checkpoint of step {step} in {run.path} (kept: {kept})")
+        found = load_checkpoint(paths[step])
+    with fitting(run, found):
+        check_made_for(found, wanted)
+        steps, weights = int(found.numbers["counters"]["steps"]), weights_of(found)
+    try:
+        agent.set_weights(weights)
+    except ValueError as error:
+        raise CheckpointError(f"weights and config.json of {run.path} differ: {error}") from error
+    return steps
+
+
+def _without_env(family: str, id: str) -> Declared:
+    """``configure.lookup``, but what belongs to the environment is taken as it is stored."""
+    return Declared({}, open_ended=True) if family == "env" else lookup(family, id)

@@ -1,0 +1,132 @@
+"""The environment in which policies are evaluated, alone or on the ranks of a job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from exarl.acting.evaluation import Choose, Played, play
+from exarl.comm import channel as mpi
+from exarl.comm.messages import Tag, decode, encode
+from exarl.config import Configuration
+from exarl.envs import group
+from exarl.envs.base import Env, Space
+from exarl.envs.episode import Episode
+from exarl.envs.spaces import as_given
+from exarl.errors import ConfigError
+from exarl.learning.exploration import EVALUATION
+from exarl.run.build import build_env, build_guard
+
+if TYPE_CHECKING:
+    from mpi4py.MPI import Intracomm
+
+
+def check_groups(members: int, ranks: int) -> None:
+    """ConfigError unless ``ranks`` form whole groups of ``members``."""
+    if ranks % members:
+        raise ConfigError(
+            f"process_per_env={members} needs a multiple of {members} ranks, not {ranks}:"
+            f" --procs {members}"
+        )
+
+
+class Stage:
+    """Plays episodes with policies that act on observations as the environment gives them.
+
+    The ranks form groups of ``process_per_env``, each with an environment, and the groups take turns:
+    group g of n plays the episodes g, g + n ... Policies act on the first rank of each group; the
+    others take part in its steps (``serve``).
+    """
+
+    def __init__(
+        self, configuration: Configuration, comm: Intracomm | None, options: Mapping[str, Any]
+    ) -> None:
+        learner = configuration.learner
+        size, rank = (comm.size, comm.rank) if comm is not None else (1, 0)
+        self._members = learner.process_per_env
+        self._groups, (self._group, self._member) = (
+            size // self._members,
+            divmod(rank, self._members),
+        )
+        own = mpi.split(comm, self._group) if comm is not None else None
+        self._channel = mpi.Channel(comm) if comm is not None else None
+        self._shared = mpi.Channel(own) if own is not None and self._members > 1 else None
+        self.env, limit = build_env(configuration, own, **options)
+        self.spaces: tuple[Space, Space] = self.env.observation_space, self.env.action_space
+        if self._shared is not None and not self._member:
+            self.env = group.join(self.env, self._shared, 0)
+        self._episode = Episode(
+            self.env,
+            as_given(learner.env, self.spaces[0]),
+            learner.n_steps or limit,
+            learner.seed,
+            0,
+            kind=EVALUATION,
+            guard=build_guard(configuration, **options) if self._shared is None else None,
+        )
+
+    def __enter__(self) -> Stage:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close the environment; where others take part in that, only if nothing went wrong here."""
+        if self._shared is None:
+            self._episode.close()
+        elif error is None and not self._member:
+            self._episode.close()
+            group.dismiss(self._shared)
+
+    @property
+    def first(self) -> bool:
+        """Whether this is the rank that has the results."""
+        return self._group == self._member == 0
+
+    def serve(self) -> bool:
+        """On a rank on which no policy acts: take part in the steps of its group until the end. Return
+        whether this is one."""
+        if self._member and self._shared is not None:
+            group.serve([self.env], self._shared)
+        return bool(self._member)
+
+    def play(
+        self,
+        choose: Choose,
+        episodes: int,
+        on_episode: Callable[[int, Played], None],
+        on_step: Callable[[Env], None] | None = None,
+    ) -> tuple[Played, ...]:
+        """Play this group's share of the episodes; on the first rank, all of them.
+
+        ``on_episode`` is called there for each; ``on_step`` in episode 0.
+        """
+        mine: dict[int, Played] = {}
+        for number in range(self._group, episodes, self._groups):
+            self._episode.number = number - 1
+            mine[number] = play(choose, self._episode, None if number else on_step)
+            if self._groups == 1:
+                on_episode(number, mine[number])
+        if self._groups > 1:
+            mine |= self._others(list(mine.values()), episodes)
+            if self.first:
+                for number in range(episodes):
+                    on_episode(number, mine[number])
+        return tuple(mine[number] for number in sorted(mine))
+
+    def _others(self, mine: list[Played], episodes: int) -> dict[int, Played]:
+        """On the first rank the episodes of the other groups; these send theirs."""
+        assert self._channel is not None
+        if self._group:
+            self._channel.send(encode(mine), 0, Tag.EVALUATED)
+            return {}
+        played: dict[int, Played] = {}
+        for other in range(1, self._groups):
+            _, payload = self._channel.receive(other * self._members, Tag.EVALUATED)
+            numbers = range(other, episodes, self._groups)
+            played |= zip(numbers, decode(payload, list[Played])[0], strict=True)
+        return played
