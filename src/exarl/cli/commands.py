@@ -120,6 +120,12 @@ COMMANDS: dict[str, Command] = {
         "serve:serve_env",
         on_ranks=True,
     ),
+    "actor": Command(
+        "join a run as a simulation",
+        "exarl actor --join HOST:PORT --key-file FILE",
+        "actor:actor",
+        on_ranks=True,
+    ),
     "slurm": Command(
         "write or submit a Slurm job",
         "exarl slurm --nodes 2 --time 1:00:00 -- train ...",
@@ -152,6 +158,6 @@ def usage() -> str:
         "EXARL: reinforcement learning whose environment is a simulation or an experiment.\n\n"
         f"usage: exarl COMMAND [--key value ...]\n\n{rows}\n"
         "'exarl COMMAND --help' explains a command. Under mpiexec or srun, train, resume and sweep\n"
-        "use all ranks, serve-env runs on each of them; other commands run once, on the first rank.\n"
+        "use all ranks, serve-env and actor run on each; other commands run once, on the first rank.\n"
         "'--procs N' makes train, resume and bench start mpiexec for you.\n"
     )

@@ -214,7 +214,8 @@ def follow(batch: BatchJob, configuration: Configuration, train: bool) -> dict[s
     from exarl.run.checks import check_configuration
 
     learner = configuration.learner
-    elastic = learner.workflow == "elastic"
+    # Where actors join, the job is the learner's; the simulations are jobs of their own.
+    elastic = learner.workflow == "elastic" and configuration.values["workflow"]["listen"] is None
     launcher = batch.launcher
     if launcher == "auto":
         launcher = "ray" if elastic else "srun"

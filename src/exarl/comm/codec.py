@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from exarl.comm.messages import BlockHeader, decode, encode, header
+from exarl.comm.messages import BlockHeader, MessageError, decode, encode, header
 from exarl.types import (
     ACTOR_PHASES,
     BLOCK_ARRAYS,
@@ -165,7 +165,11 @@ def encode_arrays(arrays: Arrays) -> bytes:
 
 
 def decode_arrays(payload: np.ndarray | bytes) -> Arrays:
-    """The inverse of ``encode_arrays``."""
+    """The inverse of ``encode_arrays``; MessageError if the bytes are none of it."""
+    from safetensors import SafetensorError
     from safetensors.numpy import load
 
-    return load(bytes(payload))
+    try:
+        return load(bytes(payload))
+    except SafetensorError as error:
+        raise MessageError(f"a message holds no arrays: {error}") from error

@@ -66,6 +66,11 @@ class Tag(IntEnum):
     SWEEP_PLACES = 72  # manager -> all: the hosts and cores of all (Transport.share)
     SWEEP_ORDER = 73  # manager -> the first rank of a group: what to start or end
     SWEEP_ENDED = 74  # the first rank of a group -> manager: a training's number and exit code
+    # Simulations that join over a socket; also ORDER, BLOCK, STATE and SPEC
+    JOIN = 81  # actor -> learner: Join
+    WELCOME = 82  # learner -> actor: Welcome, then the states of its environments
+    LEAVE = 83  # either end: Leave; nothing follows
+    ALIVE = 84  # either end, when there is nothing else to send; empty
 
 
 class Typed(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -151,6 +156,43 @@ class GroupCall(Typed, frozen=True):
     call: Literal["reset", "step", "close", "get_state", "set_state", "compute", "end"]
     slot: int = 0
     seed: int | None = None
+
+
+class Join(Typed, frozen=True):
+    """A simulation of ``ranks`` ranks would like to act; ``place`` is its host and process."""
+
+    version: str  # of EXARL
+    ranks: int
+    place: str
+
+
+class Reply(Typed, frozen=True):
+    """A learner's answer to a simulation that has joined."""
+
+
+class Welcome(Reply, frozen=True):
+    """What a simulation must know to act as an actor of the run.
+
+    ``run`` is the learner's run directory, and ``part`` the part of the run that it writes: by these
+    an actor recognises the directory on a shared disk.
+    """
+
+    actor: int
+    configuration: str  # JSON
+    actors: int
+    run: str
+    part: str
+    rollbacks: int
+    timeout: float  # seconds without a sign of life after which an end is lost
+
+
+class Leave(Reply, frozen=True):
+    """The sender, a learner or a simulation, leaves. ``code`` is an exit code, ``again``: the receiver
+    may join again, since the run goes on."""
+
+    reason: str
+    code: int = 0
+    again: bool = False
 
 
 class PartOfCheckpoint(Typed, frozen=True):

@@ -33,6 +33,7 @@ _FILES = {
     "curve": "learning_curve.png",
     "trace": "trace.json",
     "lock": "lock.json",
+    "join_key": "join.key",
 }
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

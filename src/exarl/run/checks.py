@@ -17,12 +17,13 @@ def plan(configuration: Configuration, ranks: int, serial: bool = False) -> Layo
     """
     learner, workflow = configuration.learner, build_workflow(configuration)
     if workflow.hosted and not serial:
-        if learner.process_per_env > 1:
+        if learner.process_per_env > 1 and not workflow.listens:
             raise ConfigError(
                 f"workflow '{learner.workflow}' starts no MPI ranks: process_per_env must be 1"
             )
         actors = getattr(workflow.config, "n_actors", None) or 1
-        return Layout(learner.learner_procs + actors, learner.learner_procs, 1)
+        width, learners = learner.process_per_env, learner.learner_procs
+        return Layout(learners + actors * width, learners, width)
     return plan_layout(ranks, learner.learner_procs, learner.process_per_env)
 
 

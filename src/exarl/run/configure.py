@@ -35,6 +35,8 @@ LOGGED = ("log_level", "log_to", "log_online", "log_project")
 KEPT = ("checkpoint_interval", "keep_checkpoints", "on_divergence")
 OBSERVED = (*LOGGED, *KEPT, "profile", "watchdog")
 GUARDED = ("env_failure", "env_isolation", "step_timeout", "reset_timeout", "max_env_failures")
+ELSEWHERE = ("workflow.listen", "workflow.actor_timeout")
+"""Where a run is reached: it may go on at another address. This is not stored."""
 MAY_CHANGE = (*STOPS, *OBSERVED, *GUARDED, *WHERE, "learner_procs")
 UNSEALED = tuple(key for key in MAY_CHANGE if key not in ("log_to", "log_online", "log_project"))
 """Keys of a run's ``config.json`` that may change without breaking its seal: they run no code."""
@@ -116,6 +118,8 @@ def check_same_run(run: RunDirectory, configuration: Configuration) -> None:
         for key, value in asked[family].items():
             added = key not in stored[family]
             if added and configuration.origins.get(f"{family}.{key}") == "default":
+                continue
+            if f"{family}.{key}" in ELSEWHERE:
                 continue
             if stored[family].get(key) != value and key not in MAY_CHANGE:
                 raise ConfigError(

@@ -19,9 +19,9 @@ from exarl.envs.base import Env, Space
 from exarl.envs.episode import Episode
 from exarl.errors import ConfigError
 from exarl.records.directory import RunDirectory, absolute, open_run
+from exarl.run.abort import abort
 from exarl.run.build import adapter_for, build_agent
 from exarl.run.configure import configure, configure_again
-from exarl.run.mpi_peers import abort
 from exarl.run.policy import TrainedPolicy, policy_of
 from exarl.run.stage import Stage, check_groups
 

@@ -19,6 +19,7 @@ from exarl.errors import ConfigError
 from exarl.records.directory import RunDirectory, absolute, check_place, expand, open_run
 from exarl.records.lock import RunLock
 from exarl.records.signals import StopSignals
+from exarl.run.abort import abort
 from exarl.run.build import build_workflow
 from exarl.run.checks import check_configuration, plan
 from exarl.run.configure import (
@@ -28,7 +29,7 @@ from exarl.run.configure import (
     script_flags,
     stored_id,
 )
-from exarl.run.mpi_peers import MpiPeers, abort
+from exarl.run.mpi_peers import MpiPeers
 from exarl.run.play import Ended, RunResult, play
 from exarl.run.process import terminal_progress
 from exarl.run.start import place_run
@@ -125,10 +126,12 @@ class ExaLearner:
         if self.layout.alone:
             return self._run_on(Peers())[0].result
         if self.workflow.hosted:
-            from exarl.run.supervise import supervise
-
             place = self._known or self._new_place()
-            return supervise(self.configuration, self.layout, place, self._show)
+            if self.workflow.listens:
+                from exarl.run.listen import listen as host
+            else:
+                from exarl.run.supervise import supervise as host
+            return host(self.configuration, self.layout, place, self._show)
         try:
             if self.workflow.one_sided:
                 check_one_sided(mpi.library_version(), os.environ)

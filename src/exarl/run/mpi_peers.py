@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-import time
-import traceback
 from typing import TYPE_CHECKING
 
 from exarl.comm import channel as mpi
@@ -13,8 +10,6 @@ from exarl.comm.devices import choose_device
 from exarl.comm.layout import Layout, Role
 from exarl.comm.messages import Tag, decode, encode
 from exarl.comm.team import MpiTeam
-from exarl.errors import EnvironmentFailure, ExarlError
-from exarl.records.notes import note_error
 from exarl.run.task import Peers, T
 from exarl.training.snapshot import states_of
 from exarl.types import Arrays, EnvSpec
@@ -73,18 +68,3 @@ class MpiPeers(Peers):
         self._channel.close()
         if self.team is not None:
             self.team.channel.close()
-
-
-def abort(comm: Intracomm, who: str, error: BaseException) -> None:
-    """Show the error, or have the launcher show it at the end; then end every rank of the job."""
-    if isinstance(error, EnvironmentFailure):
-        message = f"exarl: {who}: {error}"
-    elif isinstance(error, ExarlError):
-        message = f"exarl: {error}"
-    else:
-        message = f"{who} failed:\n" + "".join(traceback.format_exception(error))
-    if not note_error(message):
-        sys.stderr.write(message.rstrip() + "\n")
-        sys.stderr.flush()
-    time.sleep(0.2)  # lets the launcher forward the message before it reports the abort
-    comm.Abort(error.exit_code if isinstance(error, ExarlError) else 1)

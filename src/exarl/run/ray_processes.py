@@ -31,22 +31,17 @@ from exarl.comm.codec import decode_arrays, encode_arrays
 from exarl.comm.devices import leave_gpu
 from exarl.comm.layout import Layout
 from exarl.comm.mailbox import Deliver, Mailbox
-from exarl.comm.messages import ActorState, Tag, encode
+from exarl.comm.messages import Tag
 from exarl.comm.team import MailTeam
 from exarl.comm.waiting import wait_for
-from exarl.config import resolve, stored_source
 from exarl.errors import ExarlError
 from exarl.records.directory import RunDirectory, read_json
-from exarl.records.signals import StopSignals
 from exarl.records.stops import Row
-from exarl.run.build import build_workflow
-from exarl.run.configure import lookup
+from exarl.run.hired_actor import HiredActor, stored_task
 from exarl.run.play import play, write_trace
-from exarl.run.process import build_actor, build_environments, build_process
-from exarl.run.start import open_log
-from exarl.run.task import Peers, ProcessTask, T, start_clock
+from exarl.run.task import Peers, ProcessTask, T
 from exarl.training.actors import BLOCK, LOST, READY, STATE, ActorEvent
-from exarl.types import Arrays, EnvSpec, timed
+from exarl.types import Arrays, EnvSpec
 from exarl.workflows.elastic import PATIENT_S, share_of
 
 GOODBYE_S = 10.0
@@ -67,72 +62,27 @@ class Orders:
         """The task of this process as the rank of that number."""
         with contextlib.suppress(OSError):
             os.chdir(self.folder)
-        stored = stored_source(json.loads(self.configuration), "the run's configuration")
-        configuration = resolve(lookup, [stored])
-        role, run = self.layout.role(rank), RunDirectory(Path(self.run))
-        return ProcessTask(
-            configuration,
-            self.layout,
-            role,
-            build_workflow(configuration),
-            run,
-            StopSignals(),
-            start_clock(configuration.learner, role),
-            continues=run.exists(),
-            rollbacks=self.rollbacks,
-        )
+        run = RunDirectory(Path(self.run))
+        return stored_task(self.configuration, self.layout, rank, run, self.rollbacks)
 
 
-class ActorHost:
-    """An actor that acts when it is asked to, in a process of its own."""
+class ActorHost(HiredActor):
+    """An actor in a process of its own, whose methods the learner calls."""
 
     def __init__(self, orders: Orders, actor: int, states: bytes) -> None:
         leave_gpu()
-        self._stack, alone = contextlib.ExitStack(), Peers()
-        self._task = orders.task(orders.layout.learners + actor)
-        environments = build_environments(self._task, alone, self._stack)
-        process = build_process(self._task, alone, environments)
+        self._open = contextlib.ExitStack()
+        task = orders.task(orders.layout.learners + actor)
         stored = decode_arrays(np.frombuffer(states, np.uint8))
-        self._actor = build_actor(process, environments, stored, fresh=not stored)
-        self._logging = False
-        self._stopped = False
-        self._idle_since = time.perf_counter()
-        self._sent = self._dropped = 0
+        super().__init__(task, Peers(), self._open, stored)
 
     def spec(self) -> str:
         """The spec of its environments as JSON."""
-        return json.dumps(self._actor.agent.spec.to_json())
-
-    def roll(self, weights: bytes, version: int) -> bytes:
-        """A block with its number, as bytes; nothing if it is abandoned."""
-        actor = self._actor
-        if self._stopped:
-            return b""
-        if not self._logging:  # the run directory exists by now
-            self._logging = True
-            open_log(self._task, self._stack)
-        idle = time.perf_counter() - self._idle_since
-        actor.agent.set_weights(np.frombuffer(weights, np.float32))
-        block = actor.rollout.collect(version, lambda: self._stopped)
-        if block is None:
-            self._dropped += 1
-            return b""
-        self._sent += 1
-        self._idle_since = time.perf_counter()
-        return actor.codec.encode(timed(block, {"wait": idle}), number=self._sent).tobytes()
-
-    def state(self, snapshot: int) -> bytes:
-        """An ``ActorState`` for this snapshot, with the environments' states."""
-        answer = ActorState(snapshot, self._sent, self._dropped)
-        return encode(answer, encode_arrays(self._actor.rollout.state()))
-
-    def stop(self) -> None:
-        """Give up the block in hand at the next step, and begin no other."""
-        self._stopped = True
+        return json.dumps(self.env_spec.to_json())
 
     def close(self) -> None:
-        write_trace(self._task)
-        self._stack.close()
+        write_trace(self.task)
+        self._open.close()
 
 
 class RayActorPool:

@@ -31,10 +31,12 @@ def situation_of(configuration: Configuration, workflow: ExaWorkflow, layout: La
         lags=workflow.lags and not layout.alone,
         may_lag=agent_accepts(configuration, lags=True),
         many_learners=workflow.many_learners
+        and not workflow.listens
         and in_team
         and agent_accepts(configuration, learners=2),
         one_rank=workflow.one_rank,
         hosted=workflow.hosted,
+        joined=workflow.listens,
         updates_per_step=agent.get("updates_per_step"),
         epochs=int(agent.get("epochs", 1)),
     )

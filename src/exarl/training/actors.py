@@ -90,7 +90,8 @@ class ActorEvent(NamedTuple):
     error: str = ""
 
 
-READY, BLOCK, STATE, LOST = "ready", "block", "state", "lost"
+READY, BLOCK, STATE, LOST, NOTE = "ready", "block", "state", "lost", "note"
+"""NOTE is about no actor: ``error`` is a line for the user."""
 
 
 class ActorPool(Protocol):

@@ -34,6 +34,7 @@ class Situation:
     many_learners: bool = False  # whether workflow and agent allow several
     one_rank: bool = False
     hosted: bool = False  # its processes are not MPI ranks
+    joined: bool = False  # actors join from elsewhere
     updates_per_step: float | None = None
     epochs: int = 1
 
@@ -140,17 +141,18 @@ def _overlap(work: Work, situation: Situation) -> Option | None:
 
 def _more_actors(work: Work, situation: Situation) -> Option | None:
     """As many actors as this machine has cores for, but no more than the learner can keep up with."""
-    if situation.one_rank:
+    if situation.one_rank and not situation.joined:
         return None
     lags = situation.lags
     enough = math.ceil(work.acting / max(work.learning, 1e-9)) if lags else 10**9
     room = (situation.cores - situation.learners) // situation.ranks_per_actor
     actors = min(enough, room)
-    if actors <= situation.actors:
+    if actors <= situation.actors or situation.joined:
         # Other machines may have room; then only the learner is a bound.
         limit = work.time(situation.actors, lags) / max(work.learning, 1e-9)
         flag = "--n_actors N" if situation.hosted else "--procs N"
         words = f"more actors, {flag}, on more cores (this machine has {situation.cores})"
+        words = "let more simulations join ('exarl actor')" if situation.joined else words
         return Option(words, limit, elsewhere=True) if enough > situation.actors else None
     flag = f"--n_actors {actors}"
     if not situation.hosted:

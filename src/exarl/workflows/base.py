@@ -23,6 +23,8 @@ class ExaWorkflow:
     """Whether it runs on one rank only."""
     hosted: bool = False
     """Whether its learners and actors are processes that it starts itself (``exarl.run.supervise``)."""
+    listens: bool = False
+    """Whether it starts the learner only, in this process, and actors join (``exarl.run.listen``)."""
     one_sided: bool = False
     """Whether ranks read and write each other's memory (MPI windows)."""
     lags: bool = False

@@ -1,8 +1,8 @@
-"""The elastic workflow: actors that may die and join, on a Ray cluster.
+"""The elastic workflow: actors that may die and join, on a Ray cluster or over a socket.
 
-The learner asks each actor for blocks, a few at a time, and passes the newest weights; both travel
-through Ray's object store. A lost actor is replaced by one with a new number, and so with random
-streams of its own: nothing is acted twice.
+The learner asks each actor for blocks, a few at a time, and passes the newest weights, through Ray's
+object store or its connection to the actor. A lost actor is replaced by one with a new number, and so
+with random streams of its own: nothing is acted twice.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from exarl.comm.codec import decode_arrays
+from exarl.comm.exchange import TIMEOUT_S, parse_address
 from exarl.comm.messages import LAST, ActorState, Order, SendState, decode
-from exarl.config import param
-from exarl.errors import EnvironmentFailure
-from exarl.training.actors import BLOCK, LOST, READY, ActorEvent, Tally
+from exarl.config import LearnerConfig, param
+from exarl.errors import ConfigError, EnvironmentFailure
+from exarl.training.actors import BLOCK, LOST, NOTE, READY, ActorEvent, Tally
 from exarl.training.process import Learner, RunOutcome
 from exarl.training.snapshot import Snapshot, SnapshotTracker, states_of
 from exarl.types import FAILURES, Arrays, Block
@@ -37,16 +38,26 @@ LOOK_EVERY_S = 2.0
 """Seconds between two looks whether machines have joined."""
 PATIENT_S = 15.0
 """Seconds until the learner reports that actors wait for room."""
+LOOPBACK = "127.0.0.1"
+"""Where the learner listens if only a port is given."""
 MADE = "actors_made"
 """Under this name a checkpoint keeps the first number that no actor of a learner has had."""
 
 
 @dataclass(frozen=True)
 class ElasticConfig(AsyncConfig):
-    """Parameters of the workflow on Ray."""
+    """Parameters of the workflow, most of them on Ray."""
 
     n_actors: int | None = param(
         None, "actors; null: as many as the cluster has room for, more when machines join", ge=1
+    )
+    listen: str | None = param(
+        None,
+        "without Ray: [HOST:]PORT where simulations join with 'exarl actor'; this machine only, if"
+        " no HOST is given; port 0: a free one",
+    )
+    actor_timeout: float = param(
+        TIMEOUT_S, "with listen: seconds without a sign of life after which an actor is lost", ge=20
     )
     address: str | None = param(
         None, "the Ray cluster: host:port, or auto; null: one on this machine, for the run only"
@@ -71,13 +82,27 @@ class ElasticConfig(AsyncConfig):
 
 
 class Elastic(ExaWorkflow):
-    """Learners and actors as Ray actors."""
+    """Learners and actors as Ray actors, or a learner that actors join."""
 
     Config = ElasticConfig
     many_learners = True
     one_rank = True
     hosted = True
     lags = True
+
+    def __init__(self, config: ElasticConfig) -> None:
+        super().__init__(config)
+        self.listens = config.listen is not None
+
+    def check(self, run: LearnerConfig, ranks: int) -> None:
+        super().check(run, ranks)
+        if self.config.listen is None:
+            return
+        parse_address(self.config.listen, "listen", LOOPBACK)
+        if run.learner_procs > 1:
+            raise ConfigError("with listen there is one learner: learner_procs must be 1")
+        if self.config.address is not None:
+            raise ConfigError("listen is for actors without Ray, address for Ray: give one of them")
 
     def learn(self, learner: Learner) -> RunOutcome:
         if learner.actor is not None:
@@ -94,6 +119,7 @@ class HiredSource(PacedSource):
         self._codec = learner.codec
         self._clock = learner.clock
         self._config = config
+        self._volunteers = config.listen is not None  # actors come by themselves, or none does
         self._width = learner.config.envs_per_actor
         self._most_failures = learner.config.max_env_failures
         self._note: Callable[[str], None] = learner.loop.note
@@ -130,7 +156,8 @@ class HiredSource(PacedSource):
         wanted = self._wanted()
         while self._next < made or self._next in known:
             self._next += self._learners
-        for actor in mine[:wanted]:
+        # Volunteers take the places of a resumed run one after another.
+        for actor in mine[: self._config.n_actors if self._volunteers else wanted]:
             own = range(actor * self._width, (actor + 1) * self._width)
             self._hire(actor, states_of(states, own))
         self._hire_more(wanted)
@@ -160,8 +187,12 @@ class HiredSource(PacedSource):
         if self._config.n_actors is None:
             self._hire_more(self._wanted())
         waiting = [actor for actor, since in self._hired.items() if now - since > PATIENT_S]
-        if waiting and not self._said_waiting:
-            self._said_waiting = True
+        if not waiting or self._said_waiting or (self._volunteers and self._ranks):
+            return
+        self._said_waiting = True
+        if self._volunteers:
+            self._note("no simulation has joined yet; waiting")
+        else:
             self._note(
                 f"{len(waiting)} of {len(waiting) + len(self._ranks)} actors wait for room in the"
                 f" cluster (each needs {self._config.actor_cpus:g} CPUs)"
@@ -173,17 +204,17 @@ class HiredSource(PacedSource):
         joined = False
         while self._pool.events:
             event = self._pool.events.popleft()
-            if event.kind == READY:
+            if event.kind == NOTE:
+                self._note(event.error)
+            elif event.kind == READY:
                 joined |= self._join(event.actor)
             elif event.kind == LOST:
                 self._lose(event)
-            elif event.actor not in self._ranks:
-                continue  # from an actor that is lost
-            elif event.kind == BLOCK:
-                self._got(event)
-            else:
-                answer, states = decode(event.payload, ActorState)
-                self._answered(event.actor, answer, decode_arrays(states))
+            elif event.actor in self._ranks:  # else it is from an actor that is lost
+                try:
+                    self._got(event) if event.kind == BLOCK else self._got_state(event)
+                except ValueError as error:
+                    self._lose(ActorEvent(LOST, event.actor, error=f"it sent nonsense: {error}"))
         self._look_around()
         if joined and self._offer is not None:
             self._grant()
@@ -212,6 +243,10 @@ class HiredSource(PacedSource):
         while (following := early.pop(self._received[event.actor] + 1, None)) is not None:
             self._accept(event.actor, following)
 
+    def _got_state(self, event: ActorEvent) -> None:
+        answer, states = decode(event.payload, ActorState)
+        self._answered(event.actor, answer, decode_arrays(states))
+
     def _accept(self, actor: int, block: Block) -> None:
         if self._failures:
             failures = np.concatenate([block.failures, np.array(self._failures, np.int64)])
@@ -234,10 +269,10 @@ class HiredSource(PacedSource):
         if self._stopping:
             return
         futile = self._futile.pop(actor) + 1
-        log.warning("actor %d was lost: %s", actor, event.error)
+        log.info("actor %d was lost: %s", actor, event.error)
         if not self._config.ignore_worker_failures:
             raise EnvironmentFailure(f"actor {actor} was lost: {event.error}", "crash")
-        if futile > self._most_failures:
+        if futile > self._most_failures and not self._volunteers:
             raise EnvironmentFailure(
                 f"{futile} actors in a row were lost before their first block; the last one:"
                 f" {event.error}",
@@ -245,7 +280,13 @@ class HiredSource(PacedSource):
             )
         kinds = [int(kind == "crash") for kind in FAILURES]
         self._failures += [[actor * self._width + i, *kinds] for i in range(self._width)]
-        self._note(f"actor {actor} was lost ({event.error}); actor {self._next} takes its place")
+        if self._volunteers:
+            left = f"{len(self._ranks)} left" if self._ranks else "none is left, waiting for others"
+            self._note(f"actor {actor} was lost ({event.error}); {left}")
+        else:
+            self._note(
+                f"actor {actor} was lost ({event.error}); actor {self._next} takes its place"
+            )
         self._hire_more(self._wanted(), futile)
 
     # -- the learner's orders ---------------------------------------------------------------------

@@ -18,9 +18,12 @@ from exarl.comm.messages import (
     Grant,
     GroupCall,
     Halt,
+    Join,
+    Leave,
     MessageError,
     Order,
     PartOfCheckpoint,
+    Reply,
     SendState,
     StepEnvs,
     StepHeader,
@@ -28,6 +31,7 @@ from exarl.comm.messages import (
     StopActing,
     Tag,
     Typed,
+    Welcome,
     decode,
     encode,
     header,
@@ -39,6 +43,7 @@ from exarl.types import EnvSpec
 KINDS = [
     *(Grant, SendState, Halt, StopActing, StepEnvs),
     *(ActorState, BlockHeader, StepHeader, GroupCall, PartOfCheckpoint),
+    *(Join, Welcome, Leave),
 ]
 WHOLE = st.integers(-(2**63), 2**63 - 1)
 VALUES: dict[str, st.SearchStrategy[Any]] = {
@@ -47,19 +52,26 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "seed": st.none() | WHOLE,
     "numbers": st.text(),
     "block_numbers": st.lists(WHOLE, max_size=4).map(tuple),
+    **{name: st.text() for name in ("version", "place", "configuration", "run", "part", "reason")},
+    "timeout": st.floats(0, 1e9),
+    "again": st.booleans(),
     "silent": st.lists(WHOLE, max_size=40),
 }
 
 
 def examples(kind: type[Typed]) -> st.SearchStrategy[Typed]:
-    return st.builds(kind, **{n: VALUES.get(n, WHOLE) for n in kind.__struct_fields__})
+    values = {name: VALUES.get(name, WHOLE) for name in kind.__struct_fields__}
+    if kind is Grant:
+        values["version"] = WHOLE  # of weights
+    return st.builds(kind, **values)
 
 
 BUFFERS = st.lists(st.binary(max_size=99), max_size=3)
 
 
 def test_every_kind_is_tried_here() -> None:
-    named = {kind for base in (Typed, Order) for kind in base.__subclasses__()} - {Order}
+    bases = (Typed, Order, Reply)
+    named = {kind for base in bases for kind in base.__subclasses__()} - {*bases}
     assert named == set(KINDS)
 
 

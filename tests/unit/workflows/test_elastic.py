@@ -17,7 +17,7 @@ from exarl.config import LearnerConfig
 from exarl.errors import EnvironmentFailure
 from exarl.records.clock import Clock
 from exarl.records.trace import Tracer
-from exarl.training.actors import BLOCK, LOST, READY, STATE, ActorEvent
+from exarl.training.actors import BLOCK, LOST, NOTE, READY, STATE, ActorEvent
 from exarl.types import Arrays, ArraySpec, Block, EnvSpec
 from exarl.workflows.elastic import ElasticConfig, HiredSource, share_of
 
@@ -112,13 +112,14 @@ def encoded(stamp: int, version: int, number: int) -> bytes:
 
 def source_of(pool: PoolInMemory, states: Arrays | None = None, **options: Any) -> HiredSource:
     learners, rank = options.pop("learners", 1), options.pop("rank", 0)
+    note = options.pop("note", lambda text: None)
     learner: Any = SimpleNamespace(
         actor_pool=pool,
         codec=CODEC,
         config=LearnerConfig(block_steps=STEPS, max_env_failures=3),
         role=SimpleNamespace(rank=rank),
         layout=Layout(learners + 4, learners, 1),
-        loop=SimpleNamespace(note=lambda text: None),
+        loop=SimpleNamespace(note=note),
         clock=Clock(Tracer(0, "learner", enabled=False)),
         states=states or {},
     )
@@ -293,6 +294,46 @@ def test_a_resumed_run_has_its_actors_back_and_numbers_go_on() -> None:
     pool = PoolInMemory()
     source_of(pool, states)
     assert pool.hired == [(3, ["3/sent"]), (7, ["7/sent"]), (9, []), (10, [])]
+
+
+def test_volunteers_take_all_places_of_a_resumed_run() -> None:
+    """Nothing has joined yet when a run goes on, so the room says nothing of what will."""
+    states = {"3/sent": np.array(1), "7/sent": np.array(1), "actors_made_0": np.array(9)}
+    pool = PoolInMemory(room=0)
+    source_of(pool, states, n_actors=None, listen="0")
+    assert pool.hired == [(3, ["3/sent"]), (7, ["7/sent"])]
+    pool = PoolInMemory(room=0)
+    source_of(pool, states, n_actors=1, listen="0")
+    assert pool.hired == [(3, ["3/sent"])]
+
+
+def test_volunteers_that_fail_do_not_end_the_run() -> None:
+    pool = PoolInMemory(room=1)
+    notes: list[str] = []
+    source = source_of(pool, n_actors=None, listen="0", note=notes.append)
+    for number in range(9):
+        pool.work(number)
+        pool.lose(number)
+        source.take(0)
+    assert len(pool.hired) == 10
+    assert notes[0] == "actor 0 was lost (killed); none is left, waiting for others"
+    pool.events.append(ActorEvent(NOTE, -1, error="actor 9 joined"))
+    source.take(0)
+    assert notes[-1] == "actor 9 joined"
+
+
+@pytest.mark.parametrize(
+    "payload", [b"nonsense", encoded(1, 0, 1)[:-1], encoded(1, 0, 1) + b"more"]
+)
+@pytest.mark.parametrize("kind", [BLOCK, STATE])
+def test_an_actor_that_sends_nonsense_is_lost(kind: str, payload: bytes) -> None:
+    pool = PoolInMemory()
+    notes: list[str] = []
+    source = source_of(pool, n_actors=2, note=notes.append)
+    pool.work(0)
+    pool.events.append(ActorEvent(kind, 0, payload))
+    assert source.take(0) is None
+    assert pool.dismissed == [0] and "it sent nonsense" in notes[0]
 
 
 def test_learners_share_the_actors() -> None:
