@@ -25,6 +25,8 @@ from support.jobs import (
     wait_until,
 )
 
+from exarl.records.checkpoint import load_newest
+
 WORDS = (*LIGHT, "--workflow", "elastic", "--block_steps", "8", "--env", "ExaLatency-v0",
          "--learning_rate", "0.0001")  # fmt: skip  # so that it does not diverge
 
@@ -113,10 +115,11 @@ def test_groups_are_lost_and_join_and_a_stopped_run_goes_on(jobs: Jobs) -> None:
 def test_actors_wait_for_a_learner_that_was_killed(jobs: Jobs) -> None:
     learner = jobs.learn("--checkpoint_interval", 0.5, "--total_steps", 10**6)
     actor = jobs.join("--retry", 100)
-    wait_until(lambda: any((jobs.path / "checkpoints").glob("*/state.json")))
+    wait_until(lambda: load_newest(jobs.path / "checkpoints") is not None)
     learner.kill()
-    again = jobs.start(*resume(jobs.path, "--total_steps", 10))
-    assert "is finished" not in again.wait().ok().err
+    steps = newest(jobs.path).numbers["counters"]["steps"]
+    again = jobs.start(*resume(jobs.path, "--total_steps", steps + 100))
+    assert f"continuing at step {steps:,}" in again.wait().ok().err
     ended = actor.wait().ok()
     assert "is lost: the connection was closed; trying for 100 s" in ended.out
     assert ended.out.count("joined") == 2
