@@ -41,6 +41,7 @@ def greedy(agent: ExaAgent) -> Choose:
 
     def choose(episode: Episode) -> Any:
         if not episode.length:
+            agent.begin_episode(episode.number)
             memory.update({name: array.zeros(1) for name, array in agent.memory.items()})
         observation = np.asarray(episode.observation, spec.observation.dtype)[None]
         actions, _ = (

@@ -126,6 +126,11 @@ class ExaAgent(ABC):
     def set_weights(self, weights: np.ndarray) -> None:
         """Act from now on with this flat float32 vector."""
 
+    def begin_episode(self, number: int) -> None:  # noqa: B027 - most agents have nothing to do
+        """Called before each episode of an evaluation, where nothing explores. An agent that is random
+        all the same draws from a stream of this number, so that episodes do not depend on each other.
+        """
+
     def act_on_device(self, width: int, always: bool = False) -> bool:
         """Act from now on by networks on JAX's device, ``width`` rows at a time, if the agent can and
         the device is not a CPU (or ``always``). Return whether it does; only learners call this.

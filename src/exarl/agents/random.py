@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from exarl.agents.base import ExaAgent, MakeNetwork, NoParameters, Team
-from exarl.learning.exploration import LEARNER, Streams, generator
+from exarl.learning.exploration import EVALUATION, LEARNER, Streams, generator
 from exarl.types import Arrays, Block, EnvSpec, Metrics
 
 
@@ -38,6 +38,9 @@ class Random(ExaAgent):
         if self.spec.n_actions is not None:
             return (uniform * self.spec.n_actions).astype(np.int64).reshape(shape), {}
         return (2 * uniform - 1).reshape(shape).astype(np.float32), {}
+
+    def begin_episode(self, number: int) -> None:
+        self._greedy = generator(self.seed, EVALUATION, number)
 
     def set_weights(self, weights: np.ndarray) -> None:
         pass

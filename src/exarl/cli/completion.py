@@ -79,7 +79,8 @@ def known_commands(parts: list[Component]) -> dict[str, Completions]:
         text = help_text(name)
         usage, flags = text.splitlines()[0], [option.name for option in options(text)]
         if "--key" in usage:  # parameters of an environment alone, or of the run and its parts
-            whose = [part for part in parts if part.kind == "env" or " ENV " not in usage]
+            env_only = " ENV " in usage or "a parameter of the environment" in text
+            whose = [part for part in parts if part.kind == "env" or not env_only]
             flags += [f"--{name}" for part in whose for name in part.schema]
         found[name] = Completions(tuple(_first(text)), tuple(dict.fromkeys([*flags, "--help"])))
     return found

@@ -159,9 +159,12 @@ def stored_ranks(run: RunDirectory) -> int:
     return world
 
 
-def open_run(path: str | os.PathLike[str]) -> RunDirectory:
-    """The run directory at ``path``; ConfigError when no run is there."""
-    run = RunDirectory(Path(path))
+def open_run(path: str | os.PathLike[str], *, fixed: bool = False) -> RunDirectory:
+    """The run directory at ``path``, with ``fixed`` as an absolute path.
+
+    ConfigError, which names the path as it was given, when no run is there.
+    """
+    run = RunDirectory(absolute(path) if fixed else Path(path))
     if not run.exists() and not _is_folder(run.path):
         raise ConfigError(f"no run directory at {path}")
     if not run.exists():

@@ -18,7 +18,7 @@ from exarl.config import Configuration, parse_flags
 from exarl.envs.base import Env, Space
 from exarl.envs.episode import Episode
 from exarl.errors import ConfigError
-from exarl.records.directory import RunDirectory, absolute, open_run
+from exarl.records.directory import RunDirectory, open_run
 from exarl.run.abort import abort
 from exarl.run.build import adapter_for, build_agent
 from exarl.run.configure import configure, configure_again
@@ -204,7 +204,7 @@ def source_of(policy: AnyPolicy) -> Any:
         return policy
     text = os.fspath(policy)
     if Path(text).exists() or (":" not in text and text not in registry.agents):
-        return open_run(absolute(text))
+        return open_run(text, fixed=True)
     if text in registry.agents:
         return text
     module, _, attribute = text.partition(":")
@@ -257,6 +257,8 @@ def contestant(name: str, env: str, policy: Any) -> Contestant:
     def choose(episode: Episode) -> Any:
         if not episode.length:
             reset()
+            if isinstance(policy, TrainedPolicy):
+                policy.agent.begin_episode(episode.number)
         return act(episode.raw)
 
     return Contestant(name, env, choose, getattr(policy, "steps", None))

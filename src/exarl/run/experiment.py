@@ -86,7 +86,7 @@ class ExaLearner:
         ``env`` is the environment of a run that was given one as an object. ``trust`` allows the run
         to import what its configuration names, though this user did not write it.
         """
-        run = open_run(absolute(path))
+        run = open_run(path, fixed=True)
         if env is not None:
             register_local(env, stored_id(run, "env"))
         learner = cls.__new__(cls)

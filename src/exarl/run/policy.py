@@ -24,7 +24,7 @@ from exarl.records.checkpoint import (
     made_for,
     weights_of,
 )
-from exarl.records.directory import RunDirectory, absolute, open_run, read_json
+from exarl.records.directory import RunDirectory, open_run, read_json
 from exarl.run.build import adapter_for, build_agent, build_env
 from exarl.run.configure import configure_again, lookup
 from exarl.types import Arrays
@@ -133,7 +133,7 @@ def load(
     The environment is not made, unless the run is older than this function. ``trust`` allows code
     named by a run that this user did not make. ConfigError or CheckpointError if it cannot be loaded.
     """
-    directory = open_run(absolute(run))
+    directory = open_run(run, fixed=True)
     try:
         configuration = configure_again(directory, trust=trust, lookup=_without_env)
         own = stored_spaces(directory)

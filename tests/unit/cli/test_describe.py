@@ -96,7 +96,8 @@ def test_describe_shows_each_parameter_whole(exarl: Any, family: str, id: str) -
     assert lines[0].startswith(f"{id} (")
     for parameter in lookup(family, id).schema.values():
         at = next(i for i, text in enumerate(lines) if text.startswith(f"  --{parameter.name} "))
-        facts = lines[at]
+        end = next(i for i, text in enumerate(lines) if i >= at and text.endswith(")"))
+        facts = " ".join(" ".join(lines[at : end + 1]).split())
         assert type_name(parameter.type) in facts
         assert f"default {json.dumps(parameter.default)}" in facts
         assert parameter.range() in facts

@@ -95,7 +95,7 @@ def test_the_version_is_that_of_the_package() -> None:
         (["list", "agent"], ["cannot list 'agent'", "did you mean 'agents'?"]),
         (["check-env", "Acrobot"], ["did you mean 'Acrobot-v1'?"]),
         (["check-env", "Pendulum-v1", "--h", "1"], ["unknown parameter 'h'"]),
-        (["evaluate"], ["which run directory?"]),
+        (["evaluate"], ["which policy? a run directory"]),
         (["resume", "nowhere"], ["no run directory at nowhere"]),
         (["evaluate", "nowhere"], ["no run directory at nowhere"]),
         (["train", "word"], ["unexpected 'word'"]),
