@@ -10,6 +10,7 @@ import os
 import pickle
 import sys
 import time
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ import numpy as np
 from mpi4py import MPI
 
 from exarl.comm.channel import Channel
+from exarl.comm.team import MpiTeam
 
 RNG_SEED = 20
 WORLD = MPI.COMM_WORLD
@@ -114,6 +116,26 @@ def idle_body(folder: Path) -> dict[str, Any]:
     else:
         channel.receive(0, tag=1)
     return {"cpu": (time.process_time() - busy) / (time.perf_counter() - started)}
+
+
+def team_body(folder: Path) -> dict[str, Any]:
+    """Averages of long vectors over learners of which the first comes a second late once, and how busy
+    the others are meanwhile."""
+    team = MpiTeam(WORLD)
+    rng = np.random.default_rng(RNG_SEED)
+    vectors = rng.normal(size=(team.size, 100_001)).astype(np.float32)
+    found = {}
+    for name, weights in (("equal", [1.0] * team.size), ("unequal", [*range(team.size)])):
+        mean = team.average(vectors[team.index], weights[team.index])
+        expected = np.average(vectors, 0, weights)
+        found[name] = float(np.abs(mean - expected).max())
+        found[f"{name} bits"] = zlib.crc32(mean.tobytes())
+    started, busy = time.perf_counter(), time.process_time()
+    if team.index == 0:
+        time.sleep(1.0)
+    team.average(vectors[0], 1.0)
+    found["cpu"] = (time.process_time() - busy) / (time.perf_counter() - started)
+    return found
 
 
 def post_body(folder: Path) -> dict[str, Any]:
@@ -264,6 +286,7 @@ def compilations_body(folder: Path) -> dict[str, Any]:
 BODIES: dict[str, Callable[[Path], dict[str, Any]]] = {
     "channel": channel_body,
     "idle": idle_body,
+    "team": team_body,
     "post": post_body,
     "close": close_body,
     "group": group_body,

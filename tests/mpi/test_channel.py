@@ -30,3 +30,16 @@ def test_posted_messages_never_wait_for_each_other(run_body: RunBody, ranks: int
 def test_no_message_is_left_behind(run_body: RunBody) -> None:
     for found in run_body("close", 3):
         assert found == {"left": False}
+
+
+def test_learners_average_alike_and_wait_politely(run_body: RunBody) -> None:
+    """Each learner has the same mean, to the bit, and none keeps a core busy while another is late."""
+    first, *others = run_body("team", 3)
+    for found in (first, *others):
+        assert max(found["equal"], found["unequal"]) < 1e-6
+        assert [found["equal bits"], found["unequal bits"]] == [
+            first["equal bits"],
+            first["unequal bits"],
+        ]
+    busy = max(found["cpu"] for found in others)
+    assert busy < 0.2, f"a learner was busy {busy:.0%} of the time that it waited"

@@ -114,12 +114,12 @@ class Channel(Transport):
         meet(self.comm)
 
 
-def meet(comm: Intracomm, look: Callable[[], None] = lambda: None) -> None:
+def meet(comm: Intracomm, look: Callable[[], None] = lambda: None, brisk: float = 0.0) -> None:
     """Return when every rank of ``comm`` has called this, without busy waiting.
 
-    To be called before a collective that MPI only has in a blocking form: a rank that enters it early
-    would take the core from ranks that are still computing. ``look`` is called repeatedly meanwhile,
-    and may raise.
+    To be called before a collective in its blocking form: a rank that enters it early would take the
+    core from ranks that are still computing. ``look`` is called repeatedly meanwhile, and may raise;
+    ``brisk`` is that of ``wait_for``.
     """
     request = comm.Ibarrier()
 
@@ -127,7 +127,7 @@ def meet(comm: Intracomm, look: Callable[[], None] = lambda: None) -> None:
         look()
         return True if request.Test() else None
 
-    wait_for(complete)
+    wait_for(complete, brisk)
 
 
 def unname_shared_memory(comm: Intracomm) -> None:

@@ -7,17 +7,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from exarl.comm.channel import Channel, _mpi
+from exarl.comm.channel import Channel, _mpi, meet
 from exarl.comm.messages import Tag
 from exarl.comm.transport import Transport
-from exarl.comm.waiting import wait_for
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
 
 BRISK_S = 0.005
-"""How long a learner polls for an average without sleeping: all learners need it at about the same
-time, and MPI makes progress only while they poll."""
+"""How long a learner polls for the others without sleeping: all of them need an average at about the
+same time."""
 
 
 class LearnerTeam(ABC):
@@ -44,7 +43,11 @@ class LearnerTeam(ABC):
 
 
 class MpiTeam(LearnerTeam):
-    """The communicator of the learners."""
+    """The communicator of the learners.
+
+    They wait for each other politely, and add up only when all are there: a sum that is polled for
+    moves on by one step at each poll, which took 45 ms for 1 MB with Open MPI; a blocking one 0.6 ms.
+    """
 
     def __init__(self, comm: Intracomm, every: int = 1) -> None:
         channel = Channel(comm)
@@ -53,8 +56,8 @@ class MpiTeam(LearnerTeam):
         self._in_place = _mpi().IN_PLACE
 
     def _add_up(self, numbers: np.ndarray) -> None:
-        request = self._comm.Iallreduce(self._in_place, numbers)
-        wait_for(lambda: True if request.Test() else None, brisk=BRISK_S)
+        meet(self._comm, brisk=BRISK_S)
+        self._comm.Allreduce(self._in_place, numbers)
 
 
 class MailTeam(LearnerTeam):
