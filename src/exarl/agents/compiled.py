@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +17,7 @@ import numpy as np
 
 from exarl.agents.cache import keep_compiled
 from exarl.agents.optimizers import TAKES
+from exarl.learning.shuffle import ROUNDS, scattered, table_for
 from exarl.types import Array, Arrays, Memory, PyTree
 
 SINGLE_THREAD = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
@@ -103,8 +105,34 @@ def scan(step: Callable[[S, X], tuple[S, Y]], state: S, along: PyTree) -> tuple[
 
 def orders(key: Array, passes: int, count: int) -> Array:
     """A random order of ``count`` rows for each pass, [passes, count]."""
-    keys = jax.random.split(key, passes)
-    return jax.vmap(lambda k: jax.random.permutation(k, count))(keys)
+    draw = shuffled if count >= SORTED_BELOW else jax.random.permutation
+    return jax.vmap(lambda k: draw(k, count))(jax.random.split(key, passes))
+
+
+SORTED_BELOW = 1024
+"""Rows. Orders of fewer are drawn by sorting, since a small table has too few permutations."""
+
+
+def shuffled(key: Array, count: int) -> Array:
+    """A random order of ``count`` places, int32, which takes no sorting."""
+    table = table_for(count)
+    keys = jax.random.bits(key, (ROUNDS,), jnp.uint32)
+
+    def move(places: Array) -> Array:
+        return scattered(jnp, places, keys, table)
+
+    def beyond(places: Array) -> Array:
+        return places >= count
+
+    # What lands in a cell beyond the last place goes on from there until it lands before it.
+    order = move(jnp.arange(count, dtype=jnp.uint32))
+    if math.prod(table) > count:
+        order = jax.lax.while_loop(
+            lambda places: beyond(places).any(),
+            lambda places: jnp.where(beyond(places), move(places), places),
+            order,
+        )
+    return order.astype(jnp.int32)
 
 
 class KeyedNormals:

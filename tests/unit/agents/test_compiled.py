@@ -201,3 +201,19 @@ def test_compiling_is_noticed_when_it_happens_and_only_then(
     assert call(3) == []
     assert call(5) == ["begins", "traced", "ends"], "another shape is another program"
     assert call(3) == call(5) == []
+
+
+@pytest.mark.parametrize("count", [8, 1024, 1031])
+def test_orders_are_permutations_that_differ_from_pass_to_pass(count: int) -> None:
+    drawn = np.asarray(jax.jit(lambda key: compiled.orders(key, 3, count))(jax.random.key(1)))
+    again = np.asarray(jax.jit(lambda key: compiled.orders(key, 3, count))(jax.random.key(2)))
+    assert (np.sort(drawn) == np.arange(count)).all()
+    assert len(np.unique(np.concatenate([drawn, again]), axis=0)) == 6
+
+
+def test_orders_of_many_rows_are_drawn_without_sorting() -> None:
+    """Sorting the rows of 131,072 environments in each pass takes longer than learning from them."""
+    program = jax.jit(lambda key: compiled.orders(key, 4, 2**17)).lower(jax.random.key(0))
+    assert "sort" not in program.as_text()
+    few = jax.jit(lambda key: compiled.orders(key, 4, 512)).lower(jax.random.key(0))
+    assert "sort" in few.as_text()
