@@ -13,6 +13,11 @@ _YIELDS = 20  # polls before the first sleep
 _SHORTEST, _LONG, _LONGEST = 20e-6, 1e-3, 50e-3
 
 
+def pause(waited: float) -> float:
+    """Seconds to sleep before the next poll, after this long."""
+    return min(max(waited / 8, _SHORTEST), max(_LONG, min(waited / 100, _LONGEST)))
+
+
 def wait_for(poll: Callable[[], T | None], brisk: float = 0.0) -> T:
     """Call ``poll`` until it returns something other than None, and return that.
 
@@ -31,5 +36,5 @@ def wait_for(poll: Callable[[], T | None], brisk: float = 0.0) -> T:
         if waited < brisk:
             os.sched_yield()
             continue
-        time.sleep(min(max(waited / 8, _SHORTEST), max(_LONG, min(waited / 100, _LONGEST))))
+        time.sleep(pause(waited))
     return found

@@ -20,6 +20,7 @@ from exarl.comm.messages import (
     decode,
     encode,
 )
+from exarl.comm.pacer import Pacer
 from exarl.comm.transport import ANY
 from exarl.config import param
 from exarl.errors import ConfigError
@@ -30,7 +31,6 @@ from exarl.workflows import sync
 from exarl.workflows.base import ExaWorkflow
 from exarl.workflows.block_source import PacedSource
 from exarl.workflows.lagging_loops import LaggingConfig, act, learn, tracker_of
-from exarl.workflows.pacer import Pacer
 
 _CHECK_EVERY_S = 0.05
 

@@ -8,11 +8,11 @@ from collections import deque
 from collections.abc import Sequence
 
 from exarl.comm.messages import ActorState, Order, SendState, StopActing
+from exarl.comm.pacer import Pacer
 from exarl.comm.waiting import wait_for
 from exarl.training.actors import BlockSource, Tally
 from exarl.training.snapshot import SentBlock, Snapshot, SnapshotTracker
 from exarl.types import Arrays, Block
-from exarl.workflows.pacer import Pacer
 
 
 class PacedSource(BlockSource):

@@ -19,6 +19,7 @@ import numpy as np
 from exarl.comm.codec import decode_arrays
 from exarl.comm.exchange import TIMEOUT_S, parse_address
 from exarl.comm.messages import LAST, ActorState, Order, SendState, decode
+from exarl.comm.pacer import Pacer
 from exarl.config import LearnerConfig, param
 from exarl.errors import ConfigError, EnvironmentFailure
 from exarl.training.actors import BLOCK, LOST, NOTE, READY, ActorEvent, Tally
@@ -30,7 +31,6 @@ from exarl.workflows.async_workflow import AsyncConfig
 from exarl.workflows.base import ExaWorkflow
 from exarl.workflows.block_source import PacedSource
 from exarl.workflows.lagging_loops import learn
-from exarl.workflows.pacer import Pacer
 
 log = logging.getLogger(__name__)
 

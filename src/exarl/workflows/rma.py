@@ -20,6 +20,7 @@ import numpy as np
 from exarl.comm.channel import meet, on_this_machine
 from exarl.comm.codec import decode_arrays, encode_arrays
 from exarl.comm.messages import LAST, ActorState, Tag, decode, encode
+from exarl.comm.pacer import may_begin, oldest_in_time
 from exarl.comm.probe import BUSY_S, near_and_far, one_sided_latency
 from exarl.comm.transport import ANY
 from exarl.comm.waiting import wait_for
@@ -33,7 +34,6 @@ from exarl.workflows import sync
 from exarl.workflows.async_workflow import AsyncConfig, TwoSidedSink, TwoSidedSource, check_actors
 from exarl.workflows.base import ExaWorkflow
 from exarl.workflows.lagging_loops import LaggingConfig, act, learn, tracker_of
-from exarl.workflows.pacer import feasible
 from exarl.workflows.rma_memory import RmaConfig, Shared
 
 log = logging.getLogger(__name__)
@@ -190,10 +190,10 @@ class OneSidedSink:
             self._send_state(asked, self._rollout.state())
         if not self._version and not self._shared.board.version():
             return None
-        if self._config.max_policy_lag is None:
+        if (max_lag := self._config.max_policy_lag) is None:
             return True
         begun = self._window.get(0, Shared.BEGUN)
-        if begun - self._window.get(0, Shared.TRAINED) > self._config.max_policy_lag:
+        if not may_begin(begun, self._window.get(0, Shared.TRAINED), max_lag):
             return None
         return True if self._window.swap_if(0, Shared.BEGUN, begun, begun + 1) else None
 
@@ -242,14 +242,9 @@ class OneSidedSource:
         acting = self._window.words(0, self._shared.acting, self._shared.actors).tolist()
         while self._fetch():
             pass
-        if not self._held:
-            return None
-        choice = min(range(len(self._held)), key=lambda i: self._held[i].block.version)
         versions = [held.block.version for held in self._held]
-        late = not feasible(versions, version, max_lag)  # through other learners: do not wait
-        others = [v - 1 for v in acting if v] + versions[:choice] + versions[choice + 1 :]
-        go = late or feasible(others, version + 1, max_lag)
-        return self._held.pop(choice).block if go else None
+        choice = oldest_in_time(versions, [v - 1 for v in acting if v], version, max_lag)
+        return None if choice is None else self._held.pop(choice).block
 
     def ask_states(self) -> None:
         number = self._tracker.begin(self._ranks, self._held)

@@ -20,6 +20,7 @@ from exarl.acting.inference import BRISK_S, Batching, InferenceThread, Station
 from exarl.comm.channel import threads_may_take_turns
 from exarl.comm.codec import encode_arrays
 from exarl.comm.messages import Grant, Order, StepEnvs, StepKind, StopActing, Tag, decode
+from exarl.comm.pacer import Pacer
 from exarl.comm.steps import StepCodec
 from exarl.comm.waiting import wait_for
 from exarl.config import param
@@ -34,7 +35,6 @@ from exarl.workflows import sync
 from exarl.workflows.base import ExaWorkflow
 from exarl.workflows.block_source import PacedSource
 from exarl.workflows.lagging_loops import learn, tracker_of
-from exarl.workflows.pacer import Pacer
 
 Failed: TypeAlias = tuple[int, np.ndarray]
 """Restarts, and failures by environment (``Bench.take_failures``)."""

@@ -14,6 +14,7 @@ from support.learning import Scripted, discrete_spec, random_block
 
 from exarl.comm.codec import BlockCodec
 from exarl.comm.messages import LAST, ActorState, Order
+from exarl.comm.pacer import Pacer
 from exarl.config import LearnerConfig
 from exarl.records.checkpoint import list_checkpoints, load_checkpoint
 from exarl.records.clock import Clock
@@ -27,7 +28,6 @@ from exarl.training.snapshot import SentBlock, Snapshot, SnapshotTracker, states
 from exarl.types import ACTOR_PHASES, Arrays, Block
 from exarl.workflows.block_source import PacedSource
 from exarl.workflows.lagging_loops import learn
-from exarl.workflows.pacer import Pacer
 
 SPEC = discrete_spec()
 CODEC = BlockCodec(SPEC, {})

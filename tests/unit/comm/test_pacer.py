@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from exarl.comm.pacer import Pacer, feasible
 from exarl.errors import ConfigError
-from exarl.workflows.pacer import Pacer, feasible
 from exarl.workflows.rma_memory import RmaConfig
 
 
