@@ -46,6 +46,13 @@ Action: TypeAlias = "Array | int"
 Rng: TypeAlias = "np.random.Generator | jax.Array"
 """A source of random numbers for functions over ``xp``: a NumPy generator or a JAX key."""
 
+EpisodeInfo: TypeAlias = Mapping[str, Sequence[float]]
+"""Of each number in ``info`` that is logged (``log_info``): the sum over an episode's steps, how many
+steps had it, and the last, smallest and largest value."""
+
+NOT_TOLD: EpisodeInfo = {}
+"""Of an episode of which nothing is logged."""
+
 ACTOR_PHASES = ("env", "inference", "send", "wait", "restart")
 """What an actor spends its time on; ``Block.seconds`` is in this order."""
 
@@ -159,6 +166,7 @@ class Block:
         default_factory=lambda: np.zeros((0, 1 + len(FAILURES)), np.int64)
     )
     lead: Steps | None = None  # the steps before the block, as many as the agent asks for
+    episode_info: tuple[EpisodeInfo, ...] = ()  # of the last episodes of those K, with log_info
 
     @classmethod
     def of(
@@ -167,10 +175,11 @@ class Block:
         recorded: Mapping[str, np.ndarray],
         numbers: Mapping[str, int],
         lead: Steps | None = None,
+        info: tuple[EpisodeInfo, ...] = (),
     ) -> Block:
-        """The block of these ``BLOCK_ARRAYS``, recorded arrays, ``BLOCK_NUMBERS`` and lead."""
+        """The block of these ``BLOCK_ARRAYS``, recorded arrays, ``BLOCK_NUMBERS``, lead and info."""
         fields: dict[str, Any] = {**arrays, **numbers}
-        return cls(**fields, recorded=recorded, lead=lead)
+        return cls(**fields, recorded=recorded, lead=lead, episode_info=info)
 
     @property
     def steps(self) -> int:
@@ -206,6 +215,7 @@ class End(NamedTuple):
     observation: np.ndarray
     total_reward: float
     length: int
+    info: EpisodeInfo = NOT_TOLD
 
 
 class Cut(NamedTuple):
@@ -215,6 +225,7 @@ class Cut(NamedTuple):
     number: int
     total_reward: float
     length: int
+    info: EpisodeInfo = NOT_TOLD
 
 
 BY_EPISODE = ("final_observations", "episode_returns", "episode_lengths")
@@ -256,7 +267,8 @@ def concatenate(blocks: Sequence[Block]) -> Block:
     lead = (
         Steps(*(np.concatenate(parts, 1) for parts in zip(*leads, strict=True))) if leads else None
     )
-    return Block.of({**arrays, "seconds": seconds}, recorded, numbers, lead)
+    info = tuple(each for block in blocks for each in block.episode_info)
+    return Block.of({**arrays, "seconds": seconds}, recorded, numbers, lead, info)
 
 
 def timed(block: Block, seconds: Mapping[str, float]) -> Block:

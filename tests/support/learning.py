@@ -179,11 +179,16 @@ def assert_same_arrays(one: Arrays, other: Arrays) -> None:
 
 def assert_same_block(one: Block, other: Block) -> None:
     """All but the time spent."""
-    apart = ("seconds", "recorded", "version", "restarts", "lead")
+    apart = ("seconds", "recorded", "version", "restarts", "lead", "episode_info")
     names = [n for n in vars(one) if n not in apart]
     assert_same_arrays({n: getattr(one, n) for n in names}, {n: getattr(other, n) for n in names})
     assert_same_arrays(dict(one.recorded), dict(other.recorded))
     assert (one.version, one.restarts) == (other.version, other.restarts)
+    told = [
+        [{n: list(sums) for n, sums in each.items()} for each in b.episode_info]
+        for b in (one, other)
+    ]
+    assert told[0] == told[1]
     leads = [{} if b.lead is None else b.lead._asdict() for b in (one, other)]
     assert_same_arrays(*leads)
 

@@ -14,9 +14,10 @@ import numpy as np
 from exarl.acting.env_batch import named_for
 from exarl.acting.lead import Lead
 from exarl.agents.base import ExaAgent
+from exarl.comm.codec import MOST_TOLD, decode_info, encode_info
 from exarl.envs.episode import check_finite
 from exarl.learning.exploration import Streams, Together
-from exarl.types import Arrays, ArraySpec, Block, Cut, End, EnvSpec, Row
+from exarl.types import Arrays, ArraySpec, Block, Cut, End, EnvSpec, EpisodeInfo, Row
 
 BEGUN = "begun"
 """Prefix of the names under which a state holds an unfinished block: ``3/begun/actions``."""
@@ -69,6 +70,8 @@ class Draft:
         named["finals"] = _stack([end.observation for end in ends], self.observations)
         named["returns"] = np.array([end.total_reward for end in ends], np.float64)
         named["lengths"] = np.array([end.length for end in ends], np.int64)
+        if any(end.info for end in ends):
+            named["info"] = encode_info([end.info for end in ends])
         return {name: np.array(array) for name, array in named.items()}
 
     def fill(self, slot: int, column: Arrays) -> None:
@@ -77,7 +80,8 @@ class Draft:
             array[: len(column[name]), slot] = column[name]
         self.observations[: len(column["observations"]), slot] = column["observations"]
         totals, lengths = column["returns"].tolist(), column["lengths"].tolist()
-        listed = zip(column["finals"], totals, lengths, strict=True)
+        info = decode_info(column["info"]) if "info" in column else ({},) * len(lengths)
+        listed = zip(column["finals"], totals, lengths, info, strict=True)
         self.ends[slot] = [End(slot, *end) for end in listed]
 
     def _by_step(self) -> Arrays:
@@ -180,11 +184,11 @@ class BlockBuilder:
         for end in ends:
             draft.ends[end.slot].append(end)
             self._forget_memory(end.slot)
-        for i, _, total_reward, length in cuts:
+        for i, _, total_reward, length, info in cuts:
             if length and t:
                 draft.truncated[t - 1, i] = True
                 last = draft.observations[t, i].copy()
-                draft.ends[i].append(End(i, last, total_reward, length))
+                draft.ends[i].append(End(i, last, total_reward, length, info))
             elif not t:
                 self._returns[i] = 0
                 self._lead.cut([i])
@@ -241,6 +245,7 @@ class BlockBuilder:
             seconds,
             failures,
             self._lead.steps,
+            told(finished),
         )
         self._lead.follow(block)
         return block
@@ -343,6 +348,12 @@ def act(policy: ActingPolicy, parts: Sequence[BlockBuilder]) -> None:
         for name in names:
             each.memory[name][...] = whole.memory[name][rows]
         part.answer(chosen[rows], {name: array[rows] for name, array in extras.items()})
+
+
+def told(ends: Sequence[End]) -> tuple[EpisodeInfo, ...]:
+    """What a block tells of the last of these episodes; nothing where none has numbers."""
+    last = tuple(end.info for end in ends[-MOST_TOLD:])
+    return last if any(last) else ()
 
 
 def _stack(rows: list[np.ndarray], like: np.ndarray) -> np.ndarray:

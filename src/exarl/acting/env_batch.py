@@ -60,18 +60,19 @@ class EnvBatch:
                 continue
             if over or cut:
                 terminated[i], truncated[i] = over, cut
-                ends.append(End(i, np.array(seen), episode.total_reward, episode.length))
+                final, info = np.array(seen), episode.info
+                ends.append(End(i, final, episode.total_reward, episode.length, info))
                 seen = episode.begin()
             observations[i] = seen
         return ends, cuts
 
     def _restart(self, slot: int, error: BaseException) -> Cut:
         started, episode = perf_counter(), self._episodes[slot]
-        total_reward, length = episode.total_reward, episode.length
+        lost = episode.total_reward, episode.length, episode.info
         episode.recover(error)
         episode.begin()
         self._restarting += perf_counter() - started
-        return Cut(slot, episode.number, total_reward, length)
+        return Cut(slot, episode.number, *lost)
 
     def take_restarting(self) -> float:
         """Seconds spent since the last call on new environments in place of failed ones."""
@@ -95,10 +96,10 @@ class EnvBatch:
         self.changed = []
         arrays: Arrays = {}
         for slot, episode in enumerate(self._episodes):
-            number, total_reward, length = episode.number, episode.total_reward, episode.length
+            number, lost = episode.number, (episode.total_reward, episode.length, episode.info)
             named = episode.state()
             if episode.number != number:  # it failed in ``state``
-                self.changed.append(Cut(slot, episode.number, total_reward, length))
+                self.changed.append(Cut(slot, episode.number, *lost))
             if episode.failures.any():  # of a block that was not finished
                 named["failures"] = episode.failures.copy()
             if episode.restarts:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from exarl.agents.base import ExaAgent
 from exarl.envs.episode import Episode
 from exarl.envs.guard import FAILING
-from exarl.types import Arrays
+from exarl.types import Arrays, EpisodeInfo
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,7 @@ class Played:
     length: int
     terminated: bool
     failed: bool = False  # it ends with the last good step before the environment failed
+    info: EpisodeInfo = field(default_factory=dict)  # with log_info
 
     @property
     def ended_by(self) -> str:
@@ -63,11 +64,12 @@ def play(choose: Choose, episode: Episode, on_step: Callable[[Any], None] | None
         try:
             _, _, terminated, truncated = episode.step(action)
         except FAILING as error:
+            told = episode.info
             episode.recover(error)
-            return Played(episode.total_reward, episode.length, False, failed=True)
+            return Played(episode.total_reward, episode.length, False, failed=True, info=told)
     if on_step is not None:
         on_step(episode.env)
-    return Played(episode.total_reward, episode.length, terminated)
+    return Played(episode.total_reward, episode.length, terminated, info=episode.info)
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,7 @@ class Evaluation:
     rewards: list[float]
     lengths: list[int]
     weights: np.ndarray
+    info: Sequence[EpisodeInfo] = ()  # of each episode, with log_info
 
     @property
     def reward_mean(self) -> float:
@@ -150,7 +153,8 @@ class Evaluator:
             choose = greedy(self._agent)
             played = [play(choose, self._episode, self._go_on) for _ in range(self._episodes)]
             rewards, lengths = [p.total_reward for p in played], [p.length for p in played]
-            self._result = Evaluation(steps, rewards, lengths, weights)
+            told = [p.info for p in played]
+            self._result = Evaluation(steps, rewards, lengths, weights, told)
         except BaseException as error:  # noqa: BLE001 - raised again where the result is taken
             self._result = error
 

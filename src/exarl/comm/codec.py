@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from exarl.comm.messages import BlockHeader, MessageError, decode, encode, header
@@ -22,11 +23,17 @@ from exarl.types import (
     ArraySpec,
     Block,
     EnvSpec,
+    EpisodeInfo,
     Steps,
     specs_of_steps,
     unknown_steps,
 )
 
+MOST_TOLD = 256
+"""The number of episodes of a block, the last of them, whose ``info`` it carries."""
+MOST_BYTES_TOLD = 64 * 115
+"""Of an episode: 64 names of 64 bytes with five numbers each (``envs.info``), encoded."""
+_TOLD = msgspec.msgpack.Decoder(tuple[dict[str, tuple[float, float, float, float, float]], ...])
 _LARGEST = 2**63 - 1
 _LONGEST_HEADER = len(header(BlockHeader((_LARGEST,) * len(BLOCK_NUMBERS), *[_LARGEST] * 6)))
 
@@ -38,6 +45,8 @@ class BlockCodec:
     spec: EnvSpec
     recorded: Mapping[str, ArraySpec]
     lead_steps: int = 0
+    info: bool = False
+    """Whether blocks may have ``episode_info``, which then follows the arrays."""
 
     def encode(self, block: Block, sender: int = 0, number: int = 0) -> np.ndarray:
         """The block as bytes, with the ``number`` that its ``sender`` gives it."""
@@ -46,6 +55,7 @@ class BlockCodec:
         numbers = tuple(getattr(block, name) for name in BLOCK_NUMBERS)
         head = BlockHeader(numbers, sender, number, ends, steps, width, failed)
         arrays = [np.ascontiguousarray(array) for array in self._fields(block)]
+        arrays += [encode_info(block.episode_info)] if block.episode_info else []
         return np.frombuffer(encode(head, *arrays), np.uint8)
 
     def decode(self, payload: np.ndarray | bytes) -> Block:
@@ -65,17 +75,25 @@ class BlockCodec:
             size = math.prod(shape) * np.dtype(spec.dtype).itemsize
             arrays.append(body[at : at + size].view(spec.dtype).reshape(shape))
             at += size
-        if at != len(body):
+        info: tuple[EpisodeInfo, ...] = ()
+        if self.info and at < len(body):
+            info = decode_info(body[at:])
+        elif at != len(body):
             raise ValueError(f"a block of {len(body)} bytes does not fit this run's layout ({at})")
         numbers = dict(zip(BLOCK_NUMBERS, head.block_numbers, strict=True))
-        return head, self._block(dict(zip(self._names(), arrays, strict=True)), numbers)
+        return head, self._block(dict(zip(self._names(), arrays, strict=True)), numbers, info)
 
     def max_bytes(self, steps: int, width: int) -> int:
         """The longest encoding of a block of ``steps`` steps of ``width`` environments."""
         shapes = self._shapes(steps * width, steps, width, width)
-        return _LONGEST_HEADER + sum(
-            math.prod((*leading, *spec.shape)) * np.dtype(spec.dtype).itemsize
-            for spec, leading in shapes
+        told = min(steps * width, MOST_TOLD) * MOST_BYTES_TOLD if self.info else 0
+        return (
+            _LONGEST_HEADER
+            + told
+            + sum(
+                math.prod((*leading, *spec.shape)) * np.dtype(spec.dtype).itemsize
+                for spec, leading in shapes
+            )
         )
 
     def pack(self, blocks: Sequence[Block], numbers: Sequence[int] | None = None) -> Arrays:
@@ -89,6 +107,7 @@ class BlockCodec:
             for name, array in (
                 *zip(self._names(), self._fields(block), strict=True),
                 *((name, getattr(block, name)) for name in BLOCK_NUMBERS),
+                *((("info", encode_info(block.episode_info)),) if block.episode_info else ()),
             )
         }
 
@@ -114,15 +133,19 @@ class BlockCodec:
                     f"{name} of a block is {array.dtype} {list(array.shape)}, not"
                     f" {spec.dtype} {list(shape)}"
                 )
-        return self._block(named, {name: int(named[name]) for name in BLOCK_NUMBERS})
+        info = decode_info(named["info"]) if "info" in named else ()
+        return self._block(named, {name: int(named[name]) for name in BLOCK_NUMBERS}, info)
 
-    def _block(self, named: Arrays, numbers: Mapping[str, int]) -> Block:
+    def _block(
+        self, named: Arrays, numbers: Mapping[str, int], info: tuple[EpisodeInfo, ...]
+    ) -> Block:
         lead = Steps(*(named[f"lead/{n}"] for n in Steps._fields)) if self.lead_steps else None
         return Block.of(
             {name: named[name] for name in BLOCK_ARRAYS},
             {name: named[f"recorded/{name}"] for name in self.recorded},
             numbers,
             lead,
+            info,
         )
 
     def _names(self) -> list[str]:
@@ -155,6 +178,20 @@ class BlockCodec:
             *((spec, (steps, width)) for spec in self.recorded.values()),
             *((spec, (self.lead_steps, width)) for spec in lead),
         ]
+
+
+def encode_info(info: Sequence[EpisodeInfo]) -> np.ndarray:
+    """What is told of some episodes as bytes."""
+    return np.frombuffer(msgspec.msgpack.encode(info), np.uint8)
+
+
+def decode_info(payload: np.ndarray) -> tuple[EpisodeInfo, ...]:
+    """The inverse of ``encode_info``; MessageError if the bytes are none of it."""
+    try:
+        told: tuple[EpisodeInfo, ...] = _TOLD.decode(payload.tobytes())
+    except msgspec.DecodeError as error:
+        raise MessageError(f"a message holds no numbers of episodes: {error}") from error
+    return told
 
 
 def encode_arrays(arrays: Arrays) -> bytes:

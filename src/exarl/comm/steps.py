@@ -1,7 +1,8 @@
 """What an actor reports after each step when another rank acts for its environments.
 
 Layout: a ``StepHeader``, the seconds, the row of the step; then, where there are any, ends, cuts and
-failures, and last the state of the environments where the report carries one.
+failures, what is told of the episodes that are over
+(with log_info), and last the state of the environments where the report carries one.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from exarl.comm.codec import decode_info, encode_info
 from exarl.comm.messages import HEADER_BYTES, StepHeader, StepKind, decode, header
 from exarl.types import FAILURES, Cut, End, EnvSpec, Row
 
@@ -43,8 +45,9 @@ class StepCodec:
     ``row`` is the actor's: what is written there is in the next report.
     """
 
-    def __init__(self, spec: EnvSpec, width: int) -> None:
+    def __init__(self, spec: EnvSpec, width: int, info: bool = False) -> None:
         self._observation = spec.observation
+        self._info = info
         self._width = width
         one = math.prod(spec.observation.shape) * np.dtype(spec.observation.dtype).itemsize
         sizes = (one * width, 4 * width, width, width)
@@ -80,7 +83,10 @@ class StepCodec:
             return self._sheet
         numbers = np.array([[e.slot, e.total_reward, e.length] for e in ends], np.float64)
         finals = np.array([e.observation for e in ends], self._observation.dtype)
-        parts = [numbers, finals, np.array(cuts, np.float64), failures]
+        parts = [numbers, finals, np.array([cut[:4] for cut in cuts], np.float64), failures]
+        if self._info and (ends or cuts):
+            told = encode_info([*(end.info for end in ends), *(cut.info for cut in cuts)])
+            parts += [np.array([len(told)]), told]
         pieces = [np.ascontiguousarray(part).reshape(-1).view(np.uint8) for part in parts]
         return np.concatenate([self._sheet, *pieces, np.frombuffer(tail, np.uint8)])
 
@@ -112,6 +118,10 @@ class StepCodec:
         if head.failed:
             failures = take(failures.itemsize * failures.shape[1] * head.failed)
             failures = failures.view(np.int64).reshape(head.failed, -1)
+        if self._info and (ends or cuts):
+            told = decode_info(take(int(take(8).view(np.int64)[0])))
+            ends = [e._replace(info=i) for e, i in zip(ends, told, strict=False)]
+            cuts = [c._replace(info=i) for c, i in zip(cuts, told[len(ends) :], strict=True)]
         origin = (head.kind, head.incarnation, head.slot, head.restarts)
         return StepReport(*origin, seconds, self._row(payload), ends, cuts, failures, payload[at:])
 

@@ -22,7 +22,9 @@ GROUPS: dict[str, tuple[str, ...]] = {
     ),
     "ranks and blocks": ("envs_per_actor", "block_steps", "learner_procs", "process_per_env"),
     "files": ("output_dir", "run_dir", "checkpoint_interval", "keep_checkpoints"),
-    "logging": (*("log_level", "log_to", "log_online", "log_project", "watchdog", "profile"),),
+    "logging": (
+        *("log_info", "log_level", "log_to", "log_online", "log_project", "watchdog", "profile"),
+    ),
 }
 """The parameters in the order of 'exarl train --help'; one that is missing here comes last."""
 
@@ -98,6 +100,9 @@ class LearnerConfig:
     )
     checkpoint_interval: float = param(60.0, "seconds between checkpoints; 0: every block", ge=0)
     keep_checkpoints: int = param(3, "number of newest checkpoints to keep", ge=1)
+    log_info: tuple[str, ...] = param(
+        (), "numbers of the environment's info that become metrics: names, or all"
+    )
     log_level: int | str | list[int] = param(
         "info",
         "debug | info | warning | error, or 0..3; a pair as in the original EXARL, [3, 3], is accepted",

@@ -19,11 +19,12 @@ from exarl.envs.guard import (
     in_words,
     moment,
 )
+from exarl.envs.info import InfoSums
 from exarl.envs.outcome import ContractError, as_number, begin, not_finite, not_five
 from exarl.envs.spaces import SpaceAdapter
 from exarl.errors import EnvironmentFailure
 from exarl.learning.exploration import EPISODE, episode_seed
-from exarl.types import FAILURES, Arrays
+from exarl.types import FAILURES, Arrays, EpisodeInfo
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +50,7 @@ class Episode:
         env_id: int,
         kind: int = EPISODE,
         guard: Guard | None = None,
+        log_info: Sequence[str] = (),
     ) -> None:
         self.env = env
         self.env_id = env_id
@@ -66,7 +68,13 @@ class Episode:
         self._kind = kind
         self._snapshots = can_snapshot(env)
         self._guard = guard
+        self._info = InfoSums(log_info) if log_info else None
         self._actions: list[Any] = []
+
+    @property
+    def info(self) -> EpisodeInfo:
+        """The sums of the logged numbers in this episode so far; empty without ``log_info``."""
+        return self._info.of_episode if self._info is not None else {}
 
     def begin(self) -> Any:
         """Start the next episode; its first observation."""
@@ -80,10 +88,12 @@ class Episode:
         """Observation, reward, terminated, truncated after ``action`` (the agent's form of it)."""
         outcome = self.env.step(self._adapter.decode(action))
         try:
-            raw, paid, terminated, truncated, _ = outcome
+            raw, paid, terminated, truncated, info = outcome
         except (TypeError, ValueError):
             raise self._broken(not_five(outcome)) from None
         seen, reward = self._checked("step", raw, paid)
+        if self._info is not None:
+            self._info.add(info)
         if not self._snapshots:
             self._actions.append(action)
         self.length += 1
@@ -121,6 +131,7 @@ class Episode:
             "length": np.array(self.length),
             "total_reward": np.array(self.total_reward),
             "observation": np.array(self.observation),
+            **(self._info.state() if self._info is not None else {}),
         }
         if self._snapshots:
             return arrays | {f"env/{name}": np.asarray(array) for name, array in kept.items()}
@@ -158,6 +169,8 @@ class Episode:
             self.env.unwrapped.set_state(kept)  # type: ignore[attr-defined]
             self.observation = state["observation"]  # with the frames before, where stacked
             self.length = int(state["length"])
+            if self._info is not None:
+                self._info.restore(state)
         else:
             for action in state.get("actions", ()):
                 *_, terminated, truncated = self.step(action)
@@ -171,6 +184,8 @@ class Episode:
     def _start(self, number: int) -> Any:
         self.number, self.length, self.total_reward = number, 0, 0.0
         self._actions = []
+        if self._info is not None:
+            self._info.begin()
         seed = episode_seed(self._seed, self.env_id, number, self._kind)
         try:
             raw = begin(self.env, seed)

@@ -53,7 +53,7 @@ _NAMES = {
 
 
 class IsolatedEnv(ProgramEnv):
-    """Steps an environment that lives in another process. ``info``, which no run uses, stays there.
+    """Steps an environment that lives in another process; ``info`` stays there unless it is wanted.
 
     Failures of any kind are an EnvironmentFailure of that kind. After a crash or a timeout the process
     and all programs it had started are gone.
@@ -62,9 +62,17 @@ class IsolatedEnv(ProgramEnv):
     _wanted = Extra.STATE | Extra.RENDER | Extra.MEMORY
 
     def __init__(
-        self, id: str, order: str, timeouts: Timeouts, output: Path | None, who: str
+        self,
+        id: str,
+        order: str,
+        timeouts: Timeouts,
+        output: Path | None,
+        who: str,
+        info: bool = False,
     ) -> None:
         self._order, self._output, self._who = order, output, who
+        if info:
+            self._wanted |= Extra.INFO
         start = None if timeouts.reset is None else max(timeouts.reset, _STARTING_S)
         self._timeouts = replace(timeouts, start=start)
         self._begin()
@@ -137,11 +145,13 @@ def isolate(
     timeouts: Timeouts | None = None,
     render_mode: str | None = None,
     who: str | None = None,
+    info: bool = False,
 ) -> tuple[IsolatedEnv, int | None]:
     """The environment in a process of its own, and the limit its registration asks for.
 
     ``output`` receives what it prints (None: this process's stderr), ``who`` is its name in messages
-    about failures. ConfigError when it cannot be made, as from ``make_env``.
+    about failures; ``info``: the numbers in its info come along. ConfigError when it cannot be made, as
+    from ``make_env``.
     """
     spec, module = _portable(id)
     own = None
@@ -160,7 +170,8 @@ def isolate(
     except TypeError as error:
         raise ConfigError(f"env_isolation process needs plain parameters: {error}") from error
     try:
-        env = IsolatedEnv(id, text, timeouts or Timeouts(), output, who or f"environment '{id}'")
+        who = who or f"environment '{id}'"
+        env = IsolatedEnv(id, text, timeouts or Timeouts(), output, who, info)
     except BaseException:
         if own is not None:
             own.remove()

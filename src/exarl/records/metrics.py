@@ -16,8 +16,9 @@ from typing import Any, TextIO
 
 from exarl.records.directory import RunDirectory, open_regular, read_regular, writing
 from exarl.records.events import EventWriter
+from exarl.records.replacing import replacing
 from exarl.records.sinks import MetricsSink
-from exarl.types import FAILURES, Block
+from exarl.types import FAILURES, Block, EpisodeInfo
 
 FROM_BLOCKS: dict[str, Callable[[Block], int]] = {"env_restarts": lambda block: block.restarts}
 """Columns that add up over blocks: what one block adds. A line here makes a column of progress.csv,
@@ -43,6 +44,9 @@ COLUMNS = (
     "episode_reward_q75",
 )
 """The columns of every row; the agent's own metrics follow."""
+
+INFO = "info/"
+"""How the columns of the numbers in ``info`` begin."""
 
 _EVENTS_EVERY_S = 1.0
 _FLUSH_EVERY_S = 1.0
@@ -95,12 +99,15 @@ class MetricsLog:
                 self._write_cells(row)
         with writing(run.path):
             self._sinks: list[MetricsSink] = [EventWriter(run.events), *sinks]
+        self._run = run
         self._evaluations = run.evaluations
         self._flushed = self._drawn = time.monotonic()
         self._pending: Mapping[str, object] | None = None
 
     def write(self, row: Mapping[str, object]) -> None:
         self.rows += 1
+        if new := [name for name in row if name.startswith(INFO) and name not in self._columns]:
+            self._widen(new)
         self._write_cells(row)
         self._jsonl.write(json.dumps({k: _finite(v) for k, v in row.items()}) + "\n")
         self._pending = row
@@ -112,7 +119,13 @@ class MetricsLog:
             self._flushed = now
             self.flush()
 
-    def evaluated(self, steps: int, rewards: Sequence[float], lengths: Sequence[int]) -> None:
+    def evaluated(
+        self,
+        steps: int,
+        rewards: Sequence[float],
+        lengths: Sequence[int],
+        info: Sequence[EpisodeInfo] = (),
+    ) -> None:
         """Add a row to evaluations.csv, which has one per evaluation during training."""
         row = {
             "timesteps_total": steps,
@@ -121,15 +134,18 @@ class MetricsLog:
             "reward_min": min(rewards),
             "reward_max": max(rewards),
             "length_mean": mean(lengths),
+            **(told := info_columns(info)),
         }
         fresh = not self._evaluations.exists()
+        columns = list(row) if fresh else _first_line(self._evaluations)
         with self._evaluations.open("a", encoding="utf-8", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")
             if fresh:
-                writer.writerow(row)
-            writer.writerow(row.values())
+                writer.writerow(columns)
+            writer.writerow([_cell(row.get(column)) for column in columns])
+        shown = {"reward_mean": float(row["reward_mean"]), **told}
         for sink in self._sinks:
-            sink.scalars(steps, {"evaluation/reward_mean": float(row["reward_mean"])})
+            sink.scalars(steps, {f"evaluation/{name}": value for name, value in shown.items()})
 
     def flush(self) -> None:
         """Write everything to disk; a checkpoint must not count rows that the files lack."""
@@ -150,6 +166,20 @@ class MetricsLog:
         for close in closing:
             with contextlib.suppress(OSError):
                 close()
+
+    def _widen(self, names: Sequence[str]) -> None:
+        """Write the table again with more columns: what ``info`` holds is known once it comes."""
+        self._columns = [*self._columns, *names]
+        self._jsonl.flush()
+        self._csv.close()
+        path = self._run.progress
+        with replacing(path) as aside, aside.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(self._columns)
+            for row in read_rows(self._run.result):
+                writer.writerow([_cell(row.get(column)) for column in self._columns])
+        self._csv = path.open("a", encoding="utf-8", newline="")
+        self._writer = csv.writer(self._csv, lineterminator="\n")
 
     def _write_cells(self, row: Mapping[str, object]) -> None:
         self._writer.writerow([_cell(row.get(column)) for column in self._columns])
@@ -196,6 +226,24 @@ def mean(values: Iterable[float]) -> float:
     return math.fsum(listed) / len(listed) if listed else math.nan
 
 
+def info_columns(episodes: Iterable[EpisodeInfo]) -> dict[str, float]:
+    """The columns of the numbers in ``info`` over some episodes: the mean of their means and of their
+    last values, the smallest and the largest of all values."""
+    by_name: dict[str, list[Sequence[float]]] = {}
+    for episode in episodes:
+        for name, sums in episode.items():
+            by_name.setdefault(name, []).append(sums)
+    columns: dict[str, float] = {}
+    for name, found in by_name.items():
+        columns |= {
+            f"{INFO}{name}_mean": mean(total / count for total, count, *_ in found),
+            f"{INFO}{name}_last": mean(last for _, _, last, *_ in found),
+            f"{INFO}{name}_min": min(least for *_, least, _ in found),
+            f"{INFO}{name}_max": max(most for *_, most in found),
+        }
+    return columns
+
+
 def _open_keeping(path: Path, lines: int) -> TextIO:
     """Open for appending after the first ``lines`` lines; later lines, which a resumed run writes
     again, are removed."""
@@ -207,13 +255,18 @@ def _open_keeping(path: Path, lines: int) -> TextIO:
 
 
 def _header(path: Path) -> list[str]:
-    """The columns of a table; empty where it is damaged or missing."""
+    """The columns of a table of rows; empty where it is damaged or missing."""
+    names = _first_line(path)
+    return names if set(COLUMNS[:2]) <= set(names) else []
+
+
+def _first_line(path: Path) -> list[str]:
+    """The columns of a table; empty where there is none."""
     try:
         with open(open_regular(path), "rb") as file:
-            names = next(csv.reader([file.readline(_LONGEST_HEADER).decode()]), [])
+            return next(csv.reader([file.readline(_LONGEST_HEADER).decode()]), [])
     except (OSError, ValueError, csv.Error):
         return []
-    return names if set(COLUMNS[:2]) <= set(names) else []
 
 
 def _cell(value: object) -> object:

@@ -74,6 +74,7 @@ def build_env(
             timeouts = Timeouts(learner.step_timeout, learner.reset_timeout)
             if home is not None:
                 options |= {"output": home.output, "who": f"environment {home.index}"}
+            options["info"] = bool(learner.log_info)
             return isolate(learner.env, values, timeouts=timeouts, **options)
         return make_env(learner.env, values, comm=comm, **options)
 
@@ -171,7 +172,9 @@ def build_evaluator(configuration: Configuration, home: Home) -> Evaluator | Non
     env, adapter, limit = build_episode(configuration, home=home)
     guard = build_guard(configuration, home)
     # Not environment 0, whose episodes 'exarl evaluate' plays: these here choose the best weights.
-    episode = Episode(env, adapter, limit, learner.seed, 1, kind=EVALUATION, guard=guard)
+    episode = Episode(
+        env, adapter, limit, learner.seed, 1, EVALUATION, guard, log_info=learner.log_info
+    )
     agent = build_agent(configuration, adapter.spec)
     return Evaluator(agent, episode, learner.eval_interval, learner.eval_episodes)
 

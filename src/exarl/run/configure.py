@@ -31,7 +31,7 @@ from exarl.records.stops import met_by_summary
 from exarl.records.trust import check_run, sealed_again
 
 WHERE = ("run_dir", "output_dir")
-LOGGED = ("log_level", "log_to", "log_online", "log_project")
+LOGGED = ("log_info", "log_level", "log_to", "log_online", "log_project")
 KEPT = ("checkpoint_interval", "keep_checkpoints", "on_divergence")
 OBSERVED = (*LOGGED, *KEPT, "profile", "watchdog")
 GUARDED = ("env_failure", "env_isolation", "step_timeout", "reset_timeout", "max_env_failures")

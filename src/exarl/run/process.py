@@ -64,7 +64,10 @@ def build_environments(
         if shared is not None and not role.member:
             env = group.join(env, shared, slot)
         guard = build_guard(task.configuration, home)
-        episodes.append(Episode(env, adapter, limit, config.seed, env_id, guard=guard))
+        named = config.log_info
+        episodes.append(
+            Episode(env, adapter, limit, config.seed, env_id, guard=guard, log_info=named)
+        )
     if shared is not None and not role.member:
         stack.callback(group.dismiss, shared)
     if not role.member:
@@ -86,7 +89,7 @@ def build_process(task: ProcessTask, peers: Peers, environments: Environments | 
         clock=task.clock,
         signals=task.signals,
         agent=agent,
-        codec=BlockCodec(spec, agent.recorded, agent.lead_steps),
+        codec=BlockCodec(spec, agent.recorded, agent.lead_steps, bool(task.config.log_info)),
         channel=peers.channel,
         players=peers.players,
         envs=environments.envs if environments is not None else (),

@@ -63,6 +63,7 @@ class Stage:
             learner.seed,
             0,
             kind=EVALUATION,
+            log_info=learner.log_info,
             guard=build_guard(configuration, **options) if self._shared is None else None,
         )
 

@@ -155,7 +155,7 @@ class LearningLoop:
         if updates:
             self._tell_schedules()
         counters.add(report, updates)
-        self.window.add(report.returns, report.lengths)
+        self.window.add(report.returns, report.lengths, report.info)
         self._actor_seconds += report.seconds or 0.0
         if self._run is None:
             return
@@ -178,7 +178,7 @@ class LearningLoop:
     def resize_window(self, size: int) -> None:
         """Take means over the last ``size`` episodes from now on."""
         window = RewardWindow(size)
-        window.add(self.window.returns, self.window.lengths)
+        window.add(*self.window.state())
         self.window = window
 
     def diverged(self, what: str) -> None:
@@ -219,7 +219,7 @@ class LearningLoop:
             state = {
                 "made_for": made_for(self._config, self._model, self.agent.spec),
                 "counters": {**dataclasses.asdict(self.counters), "seconds": self.seconds},
-                "window": [list(self.window.returns), list(self.window.lengths)],
+                "window": self.window.state(),
                 "since": since,
                 "rows": self._metrics.rows if self._metrics is not None else 0,
                 "agent": numbers,
@@ -301,7 +301,9 @@ class LearningLoop:
         if better:
             counters.best_evaluation = reward
         with writing(self._run.path), self._clock.phase("report"):
-            self._metrics.evaluated(evaluation.steps, evaluation.rewards, evaluation.lengths)
+            self._metrics.evaluated(
+                evaluation.steps, evaluation.rewards, evaluation.lengths, evaluation.info
+            )
             if better:
                 arrays = {"agent": {"weights": evaluation.weights}}
                 numbers = {"counters": {"steps": evaluation.steps}, "reward_mean": reward}
@@ -392,7 +394,7 @@ class LearningLoop:
         """Take over a checkpoint; the number of rows that had been written by then."""
         numbers = checkpoint.numbers
         self.counters = stored_counters(numbers["counters"])
-        self.window.add(map(float, numbers["window"][0]), map(int, numbers["window"][1]))
+        self.window.restore(numbers["window"])
         since.restore(numbers["since"])
         self.agent.restore(checkpoint.arrays["agent"], numbers["agent"])
         return int(numbers["rows"])

@@ -17,7 +17,7 @@ from exarl.agents.random import Random
 from exarl.envs.episode import Episode
 from exarl.envs.guard import FAILING
 from exarl.learning.exploration import Streams
-from exarl.types import FAILURES, Block, EnvSpec
+from exarl.types import FAILURES, NOT_TOLD, Block, EnvSpec
 
 Transition = tuple[Any, float, bool, bool]
 """Observation, reward, terminated, truncated after a step."""
@@ -80,6 +80,8 @@ class Tape:
 
 class Replayed:
     """Plays a tape again and again; a rollout uses it as an ``Episode`` that costs nothing."""
+
+    info = NOT_TOLD
 
     def __init__(self, tape: Tape, env_id: int) -> None:
         self.env_id = env_id

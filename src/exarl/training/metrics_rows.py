@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
+from exarl.comm.codec import MOST_TOLD
 from exarl.display.progress import Progress
 from exarl.records.clock import Clock, fractions
 from exarl.records.directory import RunDirectory, writing
-from exarl.records.metrics import MetricsLog, mean
+from exarl.records.metrics import MetricsLog, info_columns, mean
 from exarl.training.counters import Counters
-from exarl.types import Metrics
+from exarl.types import EpisodeInfo, Metrics
 
 
 class SinceRow:
@@ -79,10 +80,27 @@ class RewardWindow:
     def __init__(self, size: int) -> None:
         self.returns: deque[float] = deque(maxlen=size)
         self.lengths: deque[int] = deque(maxlen=size)
+        self.info: deque[EpisodeInfo] = deque(maxlen=min(size, MOST_TOLD))
 
-    def add(self, returns: Iterable[float], lengths: Iterable[int]) -> None:
+    def add(
+        self,
+        returns: Iterable[float],
+        lengths: Iterable[int],
+        info: Iterable[EpisodeInfo] = (),
+    ) -> None:
         self.returns.extend(returns)
         self.lengths.extend(lengths)
+        self.info.extend(info)
+
+    def state(self) -> list[list[Any]]:
+        """What ``add`` takes, for a checkpoint."""
+        numbers: list[list[Any]] = [list(self.returns), list(self.lengths)]
+        return [*numbers, list(self.info)] if self.info else numbers
+
+    def restore(self, state: Sequence[Any]) -> None:
+        """Take over what ``state`` returned; TypeError or ValueError where it is something else."""
+        returns, lengths, *info = state
+        self.add(map(float, returns), map(int, lengths), *info)
 
     def quartiles(self) -> dict[str, float]:
         """The quartiles of the returns, by the names of their columns; in a long window of every
@@ -141,6 +159,7 @@ class RowWriter:
                 "episode_reward_max": max(returns, default=math.nan),
                 "episode_len_mean": mean(window.lengths),
                 **window.quartiles(),
+                **info_columns(window.info),
                 "updates_total": counters.updates,
                 **counters.totals,
                 **{f"env_{kind}": n for kind, n in counters.failures_by_kind().items()},

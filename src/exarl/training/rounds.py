@@ -16,7 +16,7 @@ from exarl.comm.transport import Transport
 from exarl.comm.waiting import wait_for
 from exarl.errors import ExarlError
 from exarl.records.metrics import FROM_BLOCKS
-from exarl.types import Block
+from exarl.types import Block, EpisodeInfo
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,7 @@ class Report:
     checksum: int | None = None  # of the weights, when learners are compared
     failures: list[list[int]] = field(default_factory=list)  # as in a block
     unlisted: int = 0  # further episodes that ended, whose returns are not listed
+    info: list[EpisodeInfo] = field(default_factory=list)  # of the last episodes, with log_info
 
     @classmethod
     def of(cls, block: Block | None, version: int, checksum: int | None = None) -> Report:
@@ -48,6 +49,7 @@ class Report:
             [version - block.version],
             checksum,
             block.failures.tolist(),
+            info=list(block.episode_info),
         )
 
     def __add__(self, other: Report) -> Report:
@@ -66,6 +68,7 @@ class Report:
             self.checksum,
             self.failures + other.failures,
             self.unlisted + other.unlisted,
+            self.info + other.info,
         )
 
 

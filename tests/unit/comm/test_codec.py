@@ -15,6 +15,7 @@ from hypothesis.extra import numpy as hnp
 from support.learning import assert_same_arrays, assert_same_block
 
 from exarl.comm.codec import BlockCodec, decode_arrays, encode_arrays
+from exarl.envs.info import LONGEST_NAME, MOST_NUMBERS
 from exarl.types import (
     ACTOR_PHASES,
     BLOCK_ARRAYS,
@@ -95,7 +96,7 @@ def test_a_block_survives_its_journey(run: Any, lead_steps: int, seed: int) -> N
 def test_every_part_of_a_block_travels() -> None:
     """A new field of ``Block`` that no table names would be lost between ranks."""
     parts = {part.name for part in dataclasses.fields(Block)}
-    assert parts == {*BLOCK_ARRAYS, *BLOCK_NUMBERS, "recorded", "lead"}
+    assert parts == {*BLOCK_ARRAYS, *BLOCK_NUMBERS, "recorded", "lead", "episode_info"}
 
 
 def test_a_block_says_who_sent_it_and_which_one_it_is() -> None:
@@ -293,3 +294,31 @@ def test_env_specs_survive_json(
 ) -> None:
     spec = EnvSpec("Toy-v0", array, ArraySpec((), "int64"), n_actions, low, low[::-1], limit)
     assert EnvSpec.from_json(json.loads(json.dumps(spec.to_json()))) == spec
+
+
+TOLD = ({"energy": (1.5, 3.0, 0.5, -2.0, 9.0), "stress.0": (1.0, 1.0, 1.0, 1.0, 1.0)}, {})
+
+
+def test_what_is_told_of_episodes_travels_and_costs_nothing_otherwise() -> None:
+    spec = EnvSpec("Toy-v0", ArraySpec((3,), "float32"), ArraySpec((), "int64"), 2)
+    plain, telling = BlockCodec(spec, {}), BlockCodec(spec, {}, info=True)
+    block = make_block(1, spec, {}, 4, 2)
+    told = dataclasses.replace(block, episode_info=TOLD)
+    assert plain.encode(block).tobytes() == telling.encode(block).tobytes()
+    for back in (telling.decode(telling.encode(told)), *telling.unpack(telling.pack([told]))):
+        assert_same_block(back, told)
+    assert plain.pack([block]).keys() == telling.pack([block]).keys()
+    with pytest.raises(ValueError, match="layout"):
+        plain.decode(telling.encode(told))
+    with pytest.raises(ValueError, match="numbers"):
+        telling.decode(np.append(telling.encode(told), np.uint8(0)))
+
+
+def test_the_longest_block_may_tell_all_that_is_kept() -> None:
+    spec = EnvSpec("Toy-v0", ArraySpec((3,), "float32"), ArraySpec((), "int64"), 2)
+    codec, most = BlockCodec(spec, {}, info=True), float(np.finfo(np.float64).max)
+    one = {f"{i:0{LONGEST_NAME}d}": (most,) * 5 for i in range(MOST_NUMBERS)}
+    block = dataclasses.replace(make_block(1, spec, {}, 4, 2), episode_info=(one,) * 8)
+    plain = dataclasses.replace(block, episode_info=())
+    room = codec.max_bytes(4, 2) - BlockCodec(spec, {}).max_bytes(4, 2)
+    assert len(codec.encode(block)) - len(codec.encode(plain)) <= room

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from support.learning import discrete_spec
 
 from exarl.comm.steps import StepCodec
-from exarl.types import FAILURES, ArraySpec, Cut, End, EnvSpec
+from exarl.types import FAILURES, ArraySpec, Cut, End, EnvSpec, EpisodeInfo
 
 IMAGES = EnvSpec("Toy-v0", ArraySpec((2, 3, 1), "uint8"), ArraySpec((), "int64"), 4)
 
@@ -22,7 +22,11 @@ IMAGES = EnvSpec("Toy-v0", ArraySpec((2, 3, 1), "uint8"), ArraySpec((), "int64")
 def test_a_report_survives_the_journey(spec: EnvSpec, data: Any) -> None:
     width = data.draw(st.integers(1, 5))
     rng = np.random.default_rng(data.draw(st.integers(0, 99)))
-    codec, other = StepCodec(spec, width), StepCodec(spec, width)
+    told = data.draw(st.booleans())
+    codec, other = StepCodec(spec, width, told), StepCodec(spec, width, told)
+
+    def info(slot: int) -> EpisodeInfo:
+        return {f"e{slot}": (slot, 1, 2, 3, 4.5)} if told else {}
 
     def observations(count: int) -> np.ndarray:
         made = 100 * rng.random((count, *spec.observation.shape))
@@ -33,8 +37,8 @@ def test_a_report_survives_the_journey(spec: EnvSpec, data: Any) -> None:
     row.terminated[:], row.truncated[:] = rng.random((2, width)) < 0.5
     slots = st.lists(st.integers(0, width - 1), max_size=4)
     seen = observations(4)
-    ends = [End(s, seen[i], rng.normal(), 7 + i) for i, s in enumerate(data.draw(slots))]
-    cuts = [Cut(s, 2**40 + s, rng.normal(), 3) for s in data.draw(slots)]
+    ends = [End(s, seen[i], rng.normal(), 7 + i, info(s)) for i, s in enumerate(data.draw(slots))]
+    cuts = [Cut(s, 2**40 + s, rng.normal(), 3, info(s)) for s in data.draw(slots)]
     failures = rng.integers(0, 9, (data.draw(st.integers(0, 3)), 1 + len(FAILURES)))
     tail = data.draw(st.binary(max_size=9))
     payload = codec.encode(

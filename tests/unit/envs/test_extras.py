@@ -274,7 +274,7 @@ def test_a_hello_that_is_none_is_refused(arrays: tuple[np.ndarray, ...]) -> None
 
 def test_info_is_numbers_and_their_names() -> None:
     info = {"reward parts/drag": -0.5, "n": 3, "done": True, "text": "no", "array": np.zeros(2)}
-    expected = {"reward parts/drag": -0.5, "n": 3.0, "done": 1.0}
+    expected = {"reward parts/drag": -0.5, "n": 3.0, "done": 1.0, "array.0": 0.0, "array.1": 0.0}
     assert read_info(info_arrays(info)) == expected
     assert info_arrays({"text": "no"}) == ()
     names, values = info_arrays(info)

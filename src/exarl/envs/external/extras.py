@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 
 from exarl.envs.external.protocol import Message, ProtocolError, text_array
+from exarl.envs.info import numbers_in
 
 
 class Extra(IntFlag):
@@ -76,11 +77,7 @@ def read_extras(spaces: Message) -> tuple[Extra, Description]:
 def info_arrays(info: Mapping[str, object]) -> tuple[np.ndarray, ...]:
     """The numbers in ``info`` as they travel: their names, a line each, and their values. Nothing,
     where there are none."""
-    numbers = {
-        name: float(value)
-        for name, value in info.items()
-        if isinstance(value, int | float | np.number | np.bool_) and "\n" not in name
-    }
+    numbers = {name: value for name, value in numbers_in(info) if "\n" not in name}
     if not numbers:
         return ()
     return text_array("\n".join(numbers)), np.array(list(numbers.values()), np.float64)
