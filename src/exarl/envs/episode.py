@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from exarl.envs.guard import (
 )
 from exarl.envs.outcome import ContractError, as_number, begin, not_finite, not_five
 from exarl.envs.spaces import SpaceAdapter
+from exarl.envs.taken import TAKEN, encoder
 from exarl.errors import EnvironmentFailure
 from exarl.learning.exploration import EPISODE, episode_seed
 from exarl.types import FAILURES, Arrays
@@ -57,6 +58,7 @@ class Episode:
         self.total_reward = 0.0
         self.observation: Any = None
         self.raw: Any = None  # the observation as the environment gave it
+        self.taken: Any = None  # in the last step, if it was not the action given
         self.restarts = 0
         self.failures = np.zeros(len(FAILURES), np.int64)  # by kind, since the last block
         self._adapter = adapter
@@ -67,6 +69,7 @@ class Episode:
         self._snapshots = can_snapshot(env)
         self._guard = guard
         self._actions: list[Any] = []
+        self._encode_action: Callable[[Any], Any] | None = None
 
     def begin(self) -> Any:
         """Start the next episode; its first observation."""
@@ -80,10 +83,11 @@ class Episode:
         """Observation, reward, terminated, truncated after ``action`` (the agent's form of it)."""
         outcome = self.env.step(self._adapter.decode(action))
         try:
-            raw, paid, terminated, truncated, _ = outcome
+            raw, paid, terminated, truncated, info = outcome
         except (TypeError, ValueError):
             raise self._broken(not_five(outcome)) from None
         seen, reward = self._checked("step", raw, paid)
+        self.taken = self._action_in(info) if info and TAKEN in info else None
         if not self._snapshots:
             self._actions.append(action)
         self.length += 1
@@ -93,6 +97,15 @@ class Episode:
             seen = np.concatenate([self.observation[1:], np.asarray(seen)[None]])
         self.observation = seen
         return seen, reward, bool(terminated), truncated
+
+    def _action_in(self, info: Any) -> Any:
+        """The action that the environment says was taken, in the agent's form of it."""
+        if self._encode_action is None:
+            self._encode_action = encoder(self._adapter, self.env.action_space)
+        try:
+            return self._encode_action(info[TAKEN])
+        except (TypeError, ValueError) as error:
+            raise self._broken(f"step returned in info an {TAKEN} that is none") from error
 
     def recover(self, error: BaseException) -> None:
         """Make the environment again after ``error``; without a guard, raise it.
