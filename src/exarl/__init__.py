@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from exarl.agents.base import ExaAgent
     from exarl.envs.base import ExaEnv
+    from exarl.envs.external.loop_client import ExaClient
     from exarl.errors import ConfigError, ExarlError
     from exarl.run.evaluation import evaluate
     from exarl.run.experiment import ExaLearner, resume, train
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 _PUBLIC = {
     "ExaAgent": "exarl.agents.base",
+    "ExaClient": "exarl.envs.external.loop_client",
     "ExaEnv": "exarl.envs.base",
     "ExaLearner": "exarl.run.experiment",
     "ExaWorkflow": "exarl.workflows.base",
@@ -42,6 +44,7 @@ _ROOMS = ("agents", "envs", "networks", "workflows")
 __all__ = [
     "ConfigError",
     "ExaAgent",
+    "ExaClient",
     "ExaEnv",
     "ExaLearner",
     "ExaWorkflow",

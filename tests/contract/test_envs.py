@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 from support.learning import through_storage
-from support.programs import CC, cartpole, serving
+from support.programs import CC, cartpole, pendulum, serving
 
 from exarl.envs.base import can_snapshot
 from exarl.envs.check import check_environment
@@ -31,7 +31,7 @@ QUICK: dict[str, dict[str, Any]] = {
     },
 }
 """Parameters that make an environment fast enough for a test, or possible at all."""
-OUTSIDE = ("ExaExternal-v0", "ExaRemote-v0")
+OUTSIDE = ("ExaClient-v0", "ExaExternal-v0", "ExaRemote-v0")
 """Environments that live in another program."""
 NEEDS_AN_EXTRA = "ExaTetrisNES-v0"
 STEPS = 120
@@ -55,6 +55,7 @@ def programs() -> Iterator[None]:
         pytest.skip("no C compiler")
     pytest.importorskip("zmq")
     with serving([cartpole()]) as server:
+        QUICK["ExaClient-v0"] = {"command": pendulum()}
         QUICK["ExaExternal-v0"] = {"command": cartpole()}
         QUICK["ExaRemote-v0"] = {"address": server.address}
         yield

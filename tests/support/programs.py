@@ -57,6 +57,11 @@ def cartpole() -> str:
     return compiled(EXAMPLES / "cartpole.c")
 
 
+def pendulum() -> str:
+    """examples/client/pendulum.c, which owns its loop"""
+    return compiled(ROOT / "examples" / "client" / "pendulum.c")
+
+
 def subject(*orders: str) -> str:
     """The command of a program that misbehaves as ordered; see subject.c."""
     program = compiled(Path(__file__).parents[1] / "unit" / "envs" / "subject.c")

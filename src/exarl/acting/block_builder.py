@@ -7,7 +7,7 @@ of them are kept here, whether the environments are in this process or on anothe
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,8 @@ from exarl.types import Arrays, ArraySpec, Block, Cut, End, EnvSpec, EpisodeInfo
 
 BEGUN = "begun"
 """Prefix of the names under which a state holds an unfinished block: ``3/begun/actions``."""
+CHOICE = "log_prob"
+"""What an agent records that learns from the probability with which it chose an action."""
 _BY_STEP = ("actions", "rewards", "terminated", "truncated")
 
 
@@ -156,6 +158,17 @@ class BlockBuilder:
         draft.actions[t] = chosen
         for name, array in extras.items():
             draft.recorded[name][t] = array
+
+    def took(self, taken: Sequence[tuple[int, Any]]) -> None:
+        """Store the actions, by slot, that were taken instead of those that the policy chose.
+
+        Not where the probability of the choice is recorded: such an agent learns from its own choices,
+        and what is taken instead is to it the environment's doing.
+        """
+        if taken and CHOICE not in self._agent.recorded:
+            draft, t = self._now()
+            for slot, action in taken:
+                draft.actions[t, slot] = action
 
     @property
     def actions(self) -> np.ndarray:

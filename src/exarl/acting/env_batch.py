@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +17,8 @@ class EnvBatch:
     """Owns the running episodes of an actor's environments, by slot.
 
     ``changed`` are the episodes that the last ``state`` or ``restore`` could not continue: their
-    environments are in another episode.
+    environments are in another episode. ``taken`` are the slots and the actions of the last ``step``
+    in which another action was taken than the one given.
     """
 
     def __init__(self, episodes: Sequence[Episode]) -> None:
@@ -24,6 +26,7 @@ class EnvBatch:
         self._begun = False
         self.env_ids = [episode.env_id for episode in episodes]
         self.changed: list[Cut] = []
+        self.taken: list[tuple[int, Any]] = []
         self._restarting = 0.0
 
     def begin(self) -> None:
@@ -50,6 +53,7 @@ class EnvBatch:
         observations, rewards, terminated, truncated = row
         ends: list[End] = []
         cuts: list[Cut] = []
+        self.taken = []
         for i in range(len(self._episodes)) if slots is None else slots:
             episode = self._episodes[i]
             try:
@@ -58,6 +62,8 @@ class EnvBatch:
                 cuts.append(self._restart(i, error))
                 observations[i] = episode.observation
                 continue
+            if episode.taken is not None:
+                self.taken.append((i, episode.taken))
             if over or cut:
                 terminated[i], truncated[i] = over, cut
                 final, info = np.array(seen), episode.info

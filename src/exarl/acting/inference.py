@@ -12,13 +12,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter, perf_counter_ns
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from exarl.acting.block_builder import ActingPolicy, BlockBuilder, act
 from exarl.agents.base import ExaAgent
-from exarl.comm.codec import decode_arrays
+from exarl.comm.codec import decode_arrays, encode_arrays
 from exarl.comm.messages import (
     LAST,
     ActorState,
@@ -36,7 +36,7 @@ from exarl.comm.steps import StepCodec, StepReport
 from exarl.comm.transport import ANY
 from exarl.comm.waiting import wait_for
 from exarl.records.clock import Clock
-from exarl.types import ACTOR_PHASES, FAILURES, Arrays, Block, PyTree, Row
+from exarl.types import ACTOR_PHASES, FAILURES, Arrays, ArraySpec, Block, PyTree, Row
 
 BRISK_S = 1e-3
 """How long both sides poll for a message before they sleep: a round trip is shorter than a sleep."""
@@ -283,6 +283,8 @@ class InferenceThread(threading.Thread):
                 target[...] = source
         else:
             _copy_slot(report.row, assembly.row, report.slot)
+        if len(report.tail):
+            assembly.took(decode_taken(report.tail))
         assembly.stepped(report.ends, report.cuts)
         station.awaited -= 1
         if self._stopping:
@@ -344,6 +346,18 @@ class InferenceThread(threading.Thread):
         if version != self._version:
             self._take_weights(weights)
             self._version = version
+
+
+def encode_taken(taken: Sequence[tuple[int, Any]], action: ArraySpec) -> bytes:
+    """``EnvBatch.taken`` for the tail of a report."""
+    slots, actions = zip(*taken, strict=True)
+    return encode_arrays({"slots": np.array(slots), "taken": np.array(actions, action.dtype)})
+
+
+def decode_taken(tail: np.ndarray) -> list[tuple[int, Any]]:
+    """The inverse of ``encode_taken``."""
+    arrays = decode_arrays(tail)
+    return list(zip(arrays["slots"].tolist(), arrays["taken"], strict=True))
 
 
 def _copy_slot(source: Row, target: Row, slot: int) -> None:

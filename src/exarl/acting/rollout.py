@@ -73,11 +73,13 @@ class Rollout:
     def _step(self) -> None:
         builder, row = self._builder, self._builder.row
         ends, cuts = self.envs.step(self._actions(), row)
+        builder.took(self.envs.taken)
         builder.stepped(ends, cuts)
         while cuts:
             cut = cuts.pop()
             builder.again(self._policy, cut)
             ends, failed = self.envs.step(self._actions(), row, [cut.slot])
+            builder.took(self.envs.taken)
             builder.stepped(ends, failed)
             cuts += failed
         builder.advance()

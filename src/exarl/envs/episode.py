@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from exarl.envs.guard import (
 from exarl.envs.info import InfoSums
 from exarl.envs.outcome import ContractError, as_number, begin, not_finite, not_five
 from exarl.envs.spaces import SpaceAdapter
+from exarl.envs.taken import TAKEN, encoder
 from exarl.errors import EnvironmentFailure
 from exarl.learning.exploration import EPISODE, episode_seed
 from exarl.types import FAILURES, Arrays, EpisodeInfo
@@ -59,6 +60,7 @@ class Episode:
         self.total_reward = 0.0
         self.observation: Any = None
         self.raw: Any = None  # the observation as the environment gave it
+        self.taken: Any = None  # in the last step, if it was not the action given
         self.restarts = 0
         self.failures = np.zeros(len(FAILURES), np.int64)  # by kind, since the last block
         self._adapter = adapter
@@ -70,6 +72,7 @@ class Episode:
         self._guard = guard
         self._info = InfoSums(log_info) if log_info else None
         self._actions: list[Any] = []
+        self._encode_action: Callable[[Any], Any] | None = None
 
     @property
     def info(self) -> EpisodeInfo:
@@ -94,6 +97,7 @@ class Episode:
         seen, reward = self._checked("step", raw, paid)
         if self._info is not None:
             self._info.add(info)
+        self.taken = self._action_in(info) if info and TAKEN in info else None
         if not self._snapshots:
             self._actions.append(action)
         self.length += 1
@@ -103,6 +107,15 @@ class Episode:
             seen = np.concatenate([self.observation[1:], np.asarray(seen)[None]])
         self.observation = seen
         return seen, reward, bool(terminated), truncated
+
+    def _action_in(self, info: Any) -> Any:
+        """The action that the environment says was taken, in the agent's form of it."""
+        if self._encode_action is None:
+            self._encode_action = encoder(self._adapter, self.env.action_space)
+        try:
+            return self._encode_action(info[TAKEN])
+        except (TypeError, ValueError) as error:
+            raise self._broken(f"step returned in info an {TAKEN} that is none") from error
 
     def recover(self, error: BaseException) -> None:
         """Make the environment again after ``error``; without a guard, raise it.

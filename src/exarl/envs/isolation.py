@@ -52,7 +52,7 @@ _NAMES = {
 }
 
 
-class IsolatedEnv(ProgramEnv):
+class IsolatedEnv(ProgramEnv[Program]):
     """Steps an environment that lives in another process; ``info`` stays there unless it is wanted.
 
     Failures of any kind are an EnvironmentFailure of that kind. After a crash or a timeout the process

@@ -25,6 +25,7 @@ from exarl.registry import comes_from, import_named, what_registers
 
 BUILTIN: dict[str, tuple[str, int | None]] = {
     "ExaCartPole-v1": ("exarl.envs.cartpole:ExaCartPole", 500),
+    "ExaClient-v0": ("exarl.envs.external.loop_env:LoopEnv", None),
     "ExaExternal-v0": ("exarl.envs.external.env:ExternalEnv", None),
     "ExaFaulty-v0": ("exarl.envs.faulty:ExaFaulty", None),
     "ExaLatency-v0": ("exarl.envs.latency:ExaLatency", None),

@@ -16,7 +16,7 @@ import numpy as np
 
 from exarl.acting.block_builder import BlockBuilder
 from exarl.acting.env_batch import EnvBatch
-from exarl.acting.inference import BRISK_S, Batching, InferenceThread, Station
+from exarl.acting.inference import BRISK_S, Batching, InferenceThread, Station, encode_taken
 from exarl.comm.channel import threads_may_take_turns
 from exarl.comm.codec import encode_arrays
 from exarl.comm.messages import Grant, Order, StepEnvs, StepKind, StopActing, Tag, decode
@@ -138,7 +138,8 @@ class Stepper:
         with self._clock.phase("env"):
             ends, cuts = self._envs.step(actions, row, None if slot < 0 else [slot])
         failed = self._envs.take_failures()
-        return self._report(StepKind.STEPPED, failed, slot=slot, ends=ends, cuts=cuts)
+        tail = encode_taken(self._envs.taken, action) if self._envs.taken else b""
+        return self._report(StepKind.STEPPED, failed, slot=slot, ends=ends, cuts=cuts, tail=tail)
 
     def _stand(self, kind: StepKind, failed: Failed, tail: bytes = b"") -> np.ndarray:
         """The present observations, and the episodes that were replaced since the last report."""

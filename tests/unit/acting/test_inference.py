@@ -40,6 +40,7 @@ from exarl.comm.messages import (
 from exarl.comm.steps import StepCodec
 from exarl.envs.episode import Episode
 from exarl.envs.guard import Guard
+from exarl.envs.taken import TAKEN
 from exarl.errors import EnvironmentFailure
 from exarl.learning.exploration import Streams
 from exarl.records.clock import Clock
@@ -175,6 +176,20 @@ def test_blocks_are_those_of_the_rollout(groups: list[list[int]]) -> None:
         assert len(found[rank]) == 4
         for block in found[rank]:
             assert_same_block(block, collect(rollout, 7))
+
+
+def test_actions_that_were_taken_instead_are_in_the_blocks() -> None:
+    class Overruled(Counter):
+        def step(self, action: Any) -> Any:
+            return (*super().step(action)[:4], {TAKEN: 1} if self._step == 2 else {})
+
+    place = Place(lambda i: Overruled(i, (3,), SEED), [[0, 1], [2, 3]])
+    for rank, blocks in place.blocks(3).items():
+        rollout = rollout_of(lambda i: Overruled(i, (3,), SEED), place.groups[rank])
+        for block in blocks:
+            assert_same_block(block, collect(rollout, 7))
+            assert (block.actions[block.observations[:-1, :, 2] == 1] == 1).all()
+            assert not block.actions.all()
 
 
 @pytest.mark.parametrize("kind", ["PPO-v0", "DQN-v0"])

@@ -26,6 +26,7 @@ from support.learning import (
 )
 
 from exarl.acting.rollout import Rollout
+from exarl.envs.taken import TAKEN
 from exarl.errors import EnvironmentFailure
 from exarl.learning.exploration import Streams
 from exarl.types import ACTOR_PHASES, Block, concatenate
@@ -60,6 +61,34 @@ class Expected:
     finals: list[Any] = field(default_factory=list)
     returns: list[float] = field(default_factory=list)
     lengths: list[int] = field(default_factory=list)
+
+
+class Overruled(Counter):
+    """An operator takes action 1 in every third step, whatever the policy wants."""
+
+    def step(self, action: Any) -> Any:
+        if self._step % 3 == 2:
+            return (*super().step(1)[:4], {TAKEN: 1})
+        return super().step(action)
+
+
+@pytest.mark.parametrize(("id", "recorded"), [("DQN-v0", True), ("PPO-v0", False)])
+def test_the_action_that_was_taken_instead_is_in_the_block(id: str, recorded: bool) -> None:
+    """But not of an agent that learns from the probabilities of its choices."""
+
+    def overruled(env_id: int) -> Overruled:
+        return Overruled(env_id, (7,), SEED)
+
+    blocks = []
+    for make in (overruled, lambda env_id: Counter(env_id, (7,), SEED)):
+        agent = make_agent(adapter_of(make(0)).spec, id=id)
+        blocks.append(collect(counting([0, 1], 21, None, make, agent)))
+    third = blocks[0].observations[:-1, :, 2] % 3 == 2
+    expected = np.where(third & recorded, 1, blocks[1].actions)
+    np.testing.assert_array_equal(blocks[0].actions, expected)
+    assert (blocks[1].actions[third] == 0).any()
+    paid = blocks[0].rewards - blocks[1].rewards
+    np.testing.assert_array_equal(paid, 0.5 * (third & (blocks[1].actions == 0)))
 
 
 def played(env_id: int, actions: list[int], limit: int) -> Expected:

@@ -8,6 +8,7 @@ import weakref
 from abc import abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Generic, Protocol, TypeVar
 
 from exarl.envs.external.client import ClientEnv
 from exarl.envs.external.program import Program, Transport
@@ -33,18 +34,38 @@ class Timeouts:
         return self.start if asked is Kind.HELLO else self.reset
 
 
-class ProgramEnv(ClientEnv):
+class Partner(Protocol):
+    """What a ``ProgramEnv`` needs of a ``Program``."""
+
+    patience: float
+
+    @property
+    def connected(self) -> bool: ...
+
+    def accept(self, timeout: float) -> bool: ...
+
+    def ask(self, data: bytes, timeout: float | None) -> bytes: ...
+
+    def failure(self, error: EOFError | TimeoutError) -> EnvironmentFailure: ...
+
+    def close(self) -> None: ...
+
+
+P = TypeVar("P", bound=Partner)
+
+
+class ProgramEnv(ClientEnv, Generic[P]):
     """An environment that is a program which EXARL starts, for as long as it is needed.
 
     A program that has ended or is late is an EnvironmentFailure; it is ended with everything that it
     has started.
     """
 
-    _program: Program
+    _program: P
     _timeouts: Timeouts
 
     @abstractmethod
-    def _start(self) -> Program:
+    def _start(self) -> P:
         """Start the program."""
 
     def _failure(self, asked: Kind, error: EOFError | TimeoutError) -> EnvironmentFailure:
@@ -76,7 +97,7 @@ class ProgramEnv(ClientEnv):
             raise failure from None
 
 
-class ExternalEnv(ProgramEnv):
+class ExternalEnv(ProgramEnv[Program]):
     """Runs ``command`` and lets it be the environment; docs/external.md says how it talks.
 
     command: the program and its words, as in a shell but without one. A word with a slash that
@@ -100,9 +121,7 @@ class ExternalEnv(ProgramEnv):
         self._transport: Transport = transport
         if transport not in ("socket", "stdio"):
             raise ValueError(f"transport is 'socket' or 'stdio', not {transport!r}")
-        for name, value in (("timeout", timeout), ("start_timeout", start_timeout)):
-            if value is not None and not (isinstance(value, int | float) and value > 0):
-                raise ValueError(f"{name} is a number of seconds above 0, not {value!r}")
+        check_seconds(timeout=timeout, start_timeout=start_timeout)
         self._timeouts = Timeouts(timeout, timeout, start_timeout)
         self._work_dir = Path(work_dir).expanduser().absolute() if work_dir else None
         self._begin()
@@ -112,6 +131,13 @@ class ExternalEnv(ProgramEnv):
 
     def _peer(self, asked: Kind | None = None) -> str:
         return f"'{self._command[0]}'"
+
+
+def check_seconds(**limits: object) -> None:
+    """ValueError where a time limit is neither None nor a number above 0."""
+    for name, value in limits.items():
+        if value is not None and not (isinstance(value, int | float) and value > 0):
+            raise ValueError(f"{name} is a number of seconds above 0, not {value!r}")
 
 
 def split_command(command: str) -> list[str]:

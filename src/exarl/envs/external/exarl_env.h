@@ -81,8 +81,10 @@ typedef struct { /* a space: its kind, its values, and two arrays that describe 
     unsigned char *first, *second;
 } exarl_space;
 
-typedef struct {
+typedef struct exarl_env {
     int in, out, is_socket;
+    int (*post)(void *, const unsigned char *, size_t); /* of exarl_client.h: sends instead */
+    void *client;
     uint64_t session;
     int64_t seed;
     exarl_space observation, action;
@@ -150,6 +152,7 @@ static int exarl_read_(exarl_env *env, unsigned char *bytes, size_t count)
 
 static int exarl_write_(exarl_env *env, const unsigned char *bytes, size_t count)
 {
+    if (env->post) return env->post(env->client, bytes, count);
     while (count > 0) {
 #ifdef MSG_NOSIGNAL
         ssize_t put = env->is_socket ? send(env->out, bytes, count, MSG_NOSIGNAL)
@@ -292,10 +295,9 @@ EXARL_API void exarl_close(exarl_env *env)
     free(env);
 }
 
-/* Connect to the EXARL that started this program; NULL, with a word on standard error, if none did. */
-EXARL_API exarl_env *exarl_open(void)
+/* Connect to EXARL; NULL, with a word on standard error unless it is to be quiet, if that fails. */
+static exarl_env *exarl_open_at_(const char *address, int quiet)
 {
-    const char *address = getenv("EXARL_ADDRESS");
     struct sockaddr_un peer;
     exarl_env *env;
     if (!address) {
@@ -321,11 +323,14 @@ EXARL_API exarl_env *exarl_open(void)
         env->is_socket = 1;
         env->in = env->out = socket(AF_UNIX, SOCK_STREAM, 0);
         if (env->in >= 0 && connect(env->in, (struct sockaddr *)&peer, sizeof peer) == 0) return env;
-        exarl_complain_("cannot connect to EXARL_ADDRESS");
+        if (!quiet) exarl_complain_("cannot connect to EXARL_ADDRESS");
     }
     exarl_close(env);
     return NULL;
 }
+
+/* Connect to the EXARL that started this program; NULL, with a word on standard error, if none did. */
+EXARL_API exarl_env *exarl_open(void) { return exarl_open_at_(getenv("EXARL_ADDRESS"), 0); }
 
 /* Say that the simulation failed, instead of an answer; EXARL may ask for a reset. */
 EXARL_API int exarl_fail(exarl_env *env, const char *text)
@@ -348,7 +353,7 @@ static int exarl_describe_(exarl_env *env)
     const exarl_layout *layouts[7];
     const void *data[7];
     unsigned char kinds[2];
-    int64_t offered = env->wanted & (env->has_state ? 1 | 4 : 4); /* state, info */
+    int64_t offered = env->wanted & ((env->has_state ? 1 | 4 : 4) | (env->client ? 16 : 0));
     if (!env->observation.kind || !env->action.kind)
         return exarl_complain_("say what observations and actions are before the first exarl_wait");
     kinds[0] = (unsigned char)env->observation.kind;

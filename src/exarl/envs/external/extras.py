@@ -23,9 +23,10 @@ class Extra(IntFlag):
     RENDER = 2  # RENDER
     INFO = 4  # OBSERVATION and RESULT also hold the numbers in ``info``
     MEMORY = 8  # observations, actions, rewards and ends of episodes are in shared memory
+    LOOP = 16  # the program owns the loop: a RESULT may come before its STEP, and be an ACTED
 
 
-ALL = Extra.STATE | Extra.RENDER | Extra.INFO | Extra.MEMORY
+ALL = Extra.STATE | Extra.RENDER | Extra.INFO | Extra.MEMORY | Extra.LOOP
 
 
 class Description(msgspec.Struct, frozen=True):

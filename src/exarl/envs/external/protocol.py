@@ -51,6 +51,7 @@ class Kind(IntEnum):
     DONE = 19
     RENDER = 20  # asks for PICTURE
     PICTURE = 21
+    ACTED = 22  # instead of a RESULT, after the action that was taken
 
 
 _KINDS = {int(kind): kind for kind in Kind}
