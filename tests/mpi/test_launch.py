@@ -114,6 +114,15 @@ def test_ranks_share_the_cores_that_they_may_use(run_body: RunBody) -> None:
     assert [rank["bound"] for rank in found] == [[1, 1, 1], [1, 1, 1], [1, 0, 1]]
 
 
+def test_learners_are_spread_over_machines(run_body: RunBody, tmp_path: Path) -> None:
+    found = run_body("placement", 6)
+    assert [rank["rank"] for rank in found] == [0, 2, 4, 1, 3, 5]
+    assert [rank["trained"] for rank in found] == [True, *[False] * 5]
+    assert summary_of(tmp_path / "run")["timesteps_total"] >= 400
+    log = (tmp_path / "run" / "logs" / "rank_0001.log").read_text()
+    assert "rank 1 of 6, learner" in log
+
+
 def test_xla_has_as_many_threads_as_the_rank_has_cores() -> None:
     program = """if True:
         import os, pathlib
