@@ -39,7 +39,7 @@ ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
-    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
+    "NPROC": "1",
     "JAX_PLATFORMS": "cpu",
 }
 EXARL_OPTIONS = {

@@ -10,17 +10,13 @@ from pathlib import Path
 
 import pytest
 
-SINGLE_THREAD = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
-"""As in ``exarl.agents.compiled``, which imports JAX."""
-
 
 def pytest_configure(config: pytest.Config) -> None:
     """What tests, and the hundreds of processes they start, need not do again and again.
 
     Programs of one shape are compiled once: compiling takes ten times longer than the toys take to
-    learn. Tests that import JAX themselves compile with the flags that EXARL sets for everyone else, or
-    no program would be found again. The modules of EXARL are compiled once too, also where Python is
-    told to keep no bytecode: that is a third of what a rank without JAX costs.
+    learn. The modules of EXARL are compiled once too, also where Python is told to keep no bytecode:
+    that is a third of what a rank without JAX costs.
     """
     if hasattr(config, "workerinput"):  # of pytest-xdist: it has the variables of its starter
         return
@@ -30,7 +26,6 @@ def pytest_configure(config: pytest.Config) -> None:
     # Many runs of a few tests each (benchmarks/mutation) share what they have compiled.
     os.environ["JAX_COMPILATION_CACHE_DIR"] = os.environ.get("EXARL_TESTS_COMPILED", folder)
     os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
-    os.environ.setdefault("XLA_FLAGS", SINGLE_THREAD)
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     # A home of their own: no settings of the user's in the tests, no key of the tests in the user's.
     os.environ.setdefault("XDG_CACHE_HOME", str(Path.home() / ".cache"))

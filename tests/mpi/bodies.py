@@ -5,6 +5,7 @@ Every rank leaves ``<rank>.json`` in the folder when its checks held; a failed o
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import pickle
@@ -18,7 +19,10 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
+import exarl
+from exarl.comm import placement
 from exarl.comm.channel import Channel
+from exarl.comm.cores import find_sharing
 from exarl.comm.team import MpiTeam
 
 RNG_SEED = 20
@@ -136,6 +140,30 @@ def team_body(folder: Path) -> dict[str, Any]:
     team.average(vectors[0], 1.0)
     found["cpu"] = (time.process_time() - busy) / (time.perf_counter() - started)
     return found
+
+
+def cores_body(folder: Path) -> dict[str, Any]:
+    """Who shares a rank's cores: where none is bound, and where the last rank has one of its own."""
+    found = {"free": dataclasses.astuple(find_sharing(WORLD, learns=WORLD.rank == 0))}
+    first, *_, last = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {last if WORLD.rank == WORLD.size - 1 else first})
+    return {**found, "bound": dataclasses.astuple(find_sharing(WORLD, learns=WORLD.rank == 0))}
+
+
+def placement_body(folder: Path) -> dict[str, Any]:
+    """A run of two learners on what they take for two machines, of ranks 0 to 2 and 3 to 5."""
+    placement.on_this_machine = lambda comm: [*range(comm.rank // 3 * 3, comm.rank // 3 * 3 + 3)]
+    learner = exarl.ExaLearner(
+        argv=(),
+        run_dir=str(folder / "run"),
+        agent="Teamed-v0",
+        env="CartPole-v1",
+        workflow="async",
+        learner_procs=2,
+        total_steps=400,
+        progress=False,
+    )
+    return {"rank": learner.role.rank, "trained": learner.run() is not None}
 
 
 def post_body(folder: Path) -> dict[str, Any]:
@@ -286,6 +314,8 @@ def compilations_body(folder: Path) -> dict[str, Any]:
 BODIES: dict[str, Callable[[Path], dict[str, Any]]] = {
     "channel": channel_body,
     "idle": idle_body,
+    "placement": placement_body,
+    "cores": cores_body,
     "team": team_body,
     "post": post_body,
     "close": close_body,

@@ -87,7 +87,8 @@ def test_an_environment_of_one_s_own_by_its_module(tmp_path: Path) -> None:
 
 
 def test_both_ways_give_a_rank_the_same_threads(tmp_path: Path) -> None:
-    """What an OpenMP simulation reads: its share of the cores, not the launcher's."""
+    """What an OpenMP simulation reads is an actor's core, not the launcher's many. A learner has
+    the cores that are left."""
     words = ("--agent", "Random-v0", "--env", "threads_told:Told-v0", "--total_steps", 32)
     (tmp_path / "threads_told.py").write_text(TOLD)
     unset = [f"-u{name}" for name in THREADS]
@@ -98,8 +99,41 @@ def test_both_ways_give_a_rank_the_same_threads(tmp_path: Path) -> None:
         environ = {"TOLD": str(tmp_path / f"{name}.txt")}
         run(["env", *unset, *command], cwd=tmp_path, environ=environ).ok()
         told.append((tmp_path / f"{name}.txt").read_text())
-    share = max(1, len(os.sched_getaffinity(0)) // 2)
-    assert told == [str(share)] * 2
+        cores = len(os.sched_getaffinity(0))
+        for rank, share in enumerate((max(1, cores - 1), 1)):
+            log = (tmp_path / name / "logs" / f"rank_{rank:04d}.log").read_text()
+            assert f"cores of this rank: {share} of {cores}\n" in log
+    assert told == ["1"] * 2
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
+def test_ranks_share_the_cores_that_they_may_use(run_body: RunBody) -> None:
+    cores = len(os.sched_getaffinity(0))
+    found = run_body("cores", 3)
+    assert [rank["free"] for rank in found] == [[cores, 1, 2]] * 3
+    assert [rank["bound"] for rank in found] == [[1, 1, 1], [1, 1, 1], [1, 0, 1]]
+
+
+def test_learners_are_spread_over_machines(run_body: RunBody, tmp_path: Path) -> None:
+    found = run_body("placement", 6)
+    assert [rank["rank"] for rank in found] == [0, 2, 4, 1, 3, 5]
+    assert [rank["trained"] for rank in found] == [True, *[False] * 5]
+    assert summary_of(tmp_path / "run")["timesteps_total"] >= 400
+    log = (tmp_path / "run" / "logs" / "rank_0001.log").read_text()
+    assert "rank 1 of 6, learner" in log
+
+
+def test_xla_has_as_many_threads_as_the_rank_has_cores() -> None:
+    program = """if True:
+        import os, pathlib
+        from exarl.comm.threads import Sharing, divide_cores
+        divide_cores(os.environ, Sharing(cores=9, learners=1, others=4), learns=True)
+        from exarl.agents.compiled import jnp
+        jnp.ones(3).block_until_ready()
+        names = [task.read_text() for task in pathlib.Path("/proc/self/task").glob("*/comm")]
+        print(sum("XLAEigen" in name for name in names))"""
+    unset = [f"-u{name}" for name in THREADS]
+    assert run(["env", *unset, PYTHON, "-c", program]).ok().out == "5\n"
 
 
 def test_an_evaluation_under_mpiexec_plays_once(

@@ -14,7 +14,7 @@ from exarl.agents.algorithm import Algorithm, AlgorithmConfig, TrainState, hyper
 from exarl.agents.base import ExaAgent, MakeNetwork, Spread, Team
 from exarl.agents.experience import Experience, FreshBlocks, HostReplay
 from exarl.agents.normalizers import Normalizers
-from exarl.agents.offpolicy import OffPolicyConfig
+from exarl.agents.offpolicy import OffPolicyConfig, share_of
 from exarl.agents.optimizers import check_optimizer, follows_run, step_size_end
 from exarl.agents.policy import NetworkPolicy, Parts, by_part, changed, recalled
 from exarl.config import LearnerConfig
@@ -94,6 +94,11 @@ class NetworkAgent(ExaAgent, Generic[C]):
                 )
             if learners > 1 and config.replay_device == "device":
                 raise ConfigError(LEARNS_ALONE)
+            if learners > config.batch_size:
+                raise ConfigError(
+                    f"batch_size={config.batch_size} cannot be shared by learner_procs={learners}:"
+                    " each learner needs at least one transition of a batch"
+                )
         check_optimizer(config, run.total_steps)
         super().check(config, run, learners=learners, lags=lags)
 
@@ -183,9 +188,13 @@ class NetworkAgent(ExaAgent, Generic[C]):
 
             seed = int(self._rng.integers(2**32))
             return DeviceReplay(engine, self.hyper, self.acting_order, observer, seed)
-        update = compile_updates(engine, self.hyper, team, self.acting_order, observer)
+        index, learners = (team.index, team.size) if team else (0, 1)
+        size, weight = 0, 1.0
         if isinstance(cfg, OffPolicyConfig):
-            size = max(1, cfg.batch_size // (team.size if team else 1))
+            size = share_of(cfg.batch_size, index, learners)
+            weight = size * learners / cfg.batch_size  # 1 unless there is a remainder
+        update = compile_updates(engine, self.hyper, team, self.acting_order, observer, weight)
+        if isinstance(cfg, OffPolicyConfig):
             return HostReplay(self.algorithm, self.hyper, update, self._rng, size)
         return FreshBlocks(self.algorithm, update, self._rng)
 

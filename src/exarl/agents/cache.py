@@ -19,9 +19,15 @@ MOST_KEPT = 1000
 
 
 def cache_folder() -> Path:
-    """``exarl/xla`` in the user's cache folder; RuntimeError where there is none."""
+    """``exarl/xla`` in the user's cache folder; RuntimeError where there is none.
+
+    Within it each number of XLA's threads (NPROC) has a folder: XLA divides a program's work by that
+    number when it compiles, and JAX does not tell such programs apart.
+    """
     base = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    return (base if base.is_absolute() else Path.home() / ".cache") / "exarl" / "xla"
+    folder = (base if base.is_absolute() else Path.home() / ".cache") / "exarl" / "xla"
+    threads = os.environ.get("NPROC", "")
+    return folder / f"threads-{threads}" if threads.isdigit() else folder
 
 
 def keep_compiled(config: Any) -> None:

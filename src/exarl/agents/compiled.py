@@ -6,30 +6,21 @@
 from __future__ import annotations
 
 import math
-import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from typing import ParamSpec, TypeVar
 
+import jax
+import jax.flatten_util
+import jax.numpy as jnp
 import numpy as np
+import optax
 
 from exarl.agents.cache import keep_compiled
 from exarl.agents.optimizers import TAKES
 from exarl.learning.shuffle import ROUNDS, scattered, table_for
 from exarl.types import Array, Arrays, Memory, PyTree
-
-SINGLE_THREAD = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
-# Small networks are faster on one XLA thread, and ranks that share a node must not compete for its
-# cores; a user with a large network on a CPU sets XLA_FLAGS.
-if "jax" not in sys.modules and "XLA_FLAGS" not in os.environ:
-    os.environ["XLA_FLAGS"] = SINGLE_THREAD
-
-import jax  # noqa: E402
-import jax.flatten_util  # noqa: E402
-import jax.numpy as jnp  # noqa: E402
-import optax  # noqa: E402
 
 keep_compiled(jax.config)
 

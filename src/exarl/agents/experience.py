@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Protocol
 
@@ -12,6 +13,8 @@ from exarl.agents.blocks import KNOWN
 from exarl.agents.offpolicy import OffPolicyConfig, beta_after
 from exarl.replay import PrioritisedReplay, UniformReplay
 from exarl.types import Array, Arrays, Batch, Metrics
+
+log = logging.getLogger(__name__)
 
 Update = Callable[[TrainState, Batch | None, int], tuple[TrainState, Metrics]]
 
@@ -102,6 +105,7 @@ class HostReplay:
         self.replay: PrioritisedReplay | UniformReplay = UniformReplay(config.replay_capacity)
         if config.priority_scale:
             self.replay = PrioritisedReplay(config.replay_capacity, config.priority_scale)
+        self._whole = True  # whether this learner contributes to the batches of its team
         self._unrated: tuple[np.ndarray, float | Array] | None = (
             None  # rows and priorities on their way
         )
@@ -119,12 +123,24 @@ class HostReplay:
         self, state: TrainState, rows: Arrays | None, updates: int, made: int
     ) -> tuple[TrainState, Metrics]:
         self.add(rows)
+        self._tell_whether_whole()
         batches = self.sample(updates, made) if self.replay.size else None
         index = batches.pop("index", None) if batches else None
         state, metrics = self._update(state, batches, updates)
         if (priorities := metrics.pop("priority", None)) is not None and index is not None:
             self._unrated = (index, priorities)
         return state, metrics
+
+    def _tell_whether_whole(self) -> None:
+        """Log when updates begin without this learner's share of a batch, and when it is there."""
+        if self._whole == (self.replay.size > 0):
+            return
+        self._whole = not self._whole
+        if self._whole:
+            log.info("this learner has data now: batches are whole again")
+        else:
+            share = f"{self._batch_size} of {self._config.batch_size} transitions"
+            log.warning("this learner has no data yet: batches lack its share, %s", share)
 
     def sample(self, updates: int, made: int) -> Arrays:
         """The batches of all updates of a block, [updates, batch, ...]."""

@@ -153,6 +153,12 @@ def beta_after(
     return beta
 
 
+def share_of(batch_size: int, index: int, learners: int) -> int:
+    """How many transitions of a batch are those of learner ``index``; the first take a remainder."""
+    whole, remainder = divmod(batch_size, learners)
+    return whole + (index < remainder)
+
+
 def weighted_mean(values: Array, batch: Batch) -> Array:
     """The mean over a batch, with importance weights where the replay gave some: for the losses of
     values, and not for those of policies and temperatures."""

@@ -22,16 +22,18 @@ def compile_updates(
     team: Team | None,
     acting: Callable[[TrainState], Sequence[Array]],
     observer: CompileObserver,
+    weight: float = 1.0,
 ) -> Update:
     """The updates of a block as one compiled call; the state's buffers are donated.
 
     One learner alone also gives, among the metrics, what ``acting`` selects of the new state as one
     vector, ``WEIGHTS``: a single copy then brings the weights from the device. A team of several
-    averages instead, and a learner without data takes part with weight 0 (``inputs`` None).
+    averages instead, in which this learner's data have ``weight``; without data (``inputs`` None) it
+    takes part with weight 0.
     """
     if team is not None and team.size > 1:
         average = averaged_states if team.every > 1 else averaged_grads
-        return observer.call(average(engine, hyper, team, observer))
+        return observer.call(average(engine, hyper, team, observer, weight))
 
     def run(state: TrainState, inputs: Batch, updates: int) -> tuple[TrainState, Metrics]:
         state, metrics = engine.run_block(hyper, state, inputs, updates)
@@ -40,7 +42,9 @@ def compile_updates(
     return observer.call(observer.jit(run, donate=0, static=2))
 
 
-def averaged_grads(engine: Engine, hyper: Hyper, team: Team, observer: CompileObserver) -> Update:
+def averaged_grads(
+    engine: Engine, hyper: Hyper, team: Team, observer: CompileObserver, weight: float
+) -> Update:
     """The gradients of every update averaged."""
     ravel = jax.flatten_util.ravel_pytree
 
@@ -69,14 +73,16 @@ def averaged_grads(engine: Engine, hyper: Hyper, team: Team, observer: CompileOb
         for update in range(updates):
             vector, metrics = compute(state, data, update)
             made.append(metrics)
-            state = apply(state, team.average(np.asarray(vector), 1.0))
+            state = apply(state, team.average(np.asarray(vector), weight))
         stacked: Metrics = {name: np.stack([np.asarray(m[name]) for m in made]) for name in made[0]}
         return resumed(state), summarised(stacked)
 
     return run
 
 
-def averaged_states(engine: Engine, hyper: Hyper, team: Team, observer: CompileObserver) -> Update:
+def averaged_states(
+    engine: Engine, hyper: Hyper, team: Team, observer: CompileObserver, weight: float
+) -> Update:
     """Updates made alone, and the states averaged after every ``team.every`` of them."""
     ravel = jax.flatten_util.ravel_pytree
 
@@ -97,7 +103,7 @@ def averaged_states(engine: Engine, hyper: Hyper, team: Team, observer: CompileO
                 state, metrics = alone(state, data, numbers)
                 made.append(metrics)
             floats, restore = ravel(_floats(state))
-            mean = team.average(np.asarray(floats), 0.0 if data is None else 1.0)
+            mean = team.average(np.asarray(floats), 0.0 if data is None else weight)
             state = _with_floats(state, restore(jnp.asarray(mean)))
         return resumed(state), _joined(made) if made else {}
 

@@ -150,9 +150,14 @@ def split(comm: Intracomm, group: int | None) -> Intracomm:
     return cast("Intracomm", comm.Split(_mpi().UNDEFINED if group is None else group, comm.rank))
 
 
+def same_machine(comm: Intracomm) -> Intracomm:
+    """The communicator of the ranks of ``comm`` on this rank's machine; collective."""
+    return cast("Intracomm", comm.Split_type(_mpi().COMM_TYPE_SHARED, comm.rank))
+
+
 def on_this_machine(comm: Intracomm) -> list[int]:
     """The ranks of ``comm`` on this rank's machine, including itself; collective."""
-    here = comm.Split_type(_mpi().COMM_TYPE_SHARED, comm.rank)
+    here = same_machine(comm)
     group = here.Get_group()
     ranks = group.Translate_ranks(list(range(here.size)), comm.Get_group())
     here.Free()

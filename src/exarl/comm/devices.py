@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,9 +37,8 @@ def take_gpu(
     """
     if learners == 1:
         return
-    known = environ.get(VISIBLE)
-    visible = _numbers(dev) if known is None else known.split(",")
-    if not visible or not visible[0]:
+    visible = _visible(environ, dev)
+    if not visible:
         return
     environ[VISIBLE] = visible[index % len(visible)]
     if len(visible) < learners:
@@ -54,6 +53,17 @@ def leave_gpu(environ: MutableMapping[str, str] = os.environ) -> None:
     environ[PLATFORMS] = "cpu"
     if (jax := sys.modules.get("jax")) is not None:  # it has read the environment already
         jax.config.update("jax_platforms", "cpu")
+
+
+def gpus_here(environ: Mapping[str, str] = os.environ, dev: str = "/dev") -> int:
+    """How many GPUs this machine has for learners."""
+    return len(_visible(environ, dev))
+
+
+def _visible(environ: Mapping[str, str], dev: str) -> list[str]:
+    known = environ.get(VISIBLE)
+    visible = _numbers(dev) if known is None else known.split(",")
+    return visible if visible and visible[0] else []
 
 
 def _numbers(dev: str) -> list[str]:

@@ -7,6 +7,7 @@ which only take part in the environment's steps.
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from exarl.errors import ConfigError
@@ -86,3 +87,47 @@ def plan_layout(world: int, learners: int, process_per_env: int) -> Layout:
         f" groups of process_per_env={process_per_env};"
         f" {learners} + k x {process_per_env} ranks work: {', '.join(map(str, near))}"
     )
+
+
+def spread_ranks(
+    nodes: Sequence[Hashable], suited: Sequence[bool], learners: int, process_per_env: int
+) -> list[int]:
+    """The ranks in a new order, whose first ``learners`` are on as many nodes as possible.
+
+    ``nodes`` says where each rank runs, ``suited`` whether learners may be there. Rank 0 stays the
+    first. Environment groups remain within a node where they can, with the learner that they belong
+    to if possible. The old order is kept if fewer groups would remain within a node otherwise.
+    """
+    free = {
+        node: [r for r, own in enumerate(nodes) if own == node] for node in dict.fromkeys(nodes)
+    }
+    homes = list(dict.fromkeys(node for node, fit in zip(nodes, suited, strict=True) if fit))
+    first: list[int] = []
+    for k in range(learners):
+        distance = max(1, len(homes) // learners)
+        turn = [homes[(k * distance + i) % len(homes)] for i in range(len(homes))]
+        first.append(next(free[node] for node in [*turn, *free] if free[node]).pop(0))
+    whole = {
+        node: [ranks[i : i + process_per_env] for i in range(0, len(ranks), process_per_env)]
+        for node, ranks in free.items()
+    }
+    parts = [
+        groups.pop() for groups in whole.values() if groups and len(groups[-1]) < process_per_env
+    ]
+    order, taken = list(first), {nodes[rank] for rank in first}
+    elsewhere = sorted(whole, key=lambda node: node in taken)
+    for group in range(sum(map(len, whole.values()))):
+        wanted = nodes[first[group % learners]]
+        while not whole[elsewhere[0]]:
+            elsewhere.pop(0)
+        order += whole[wanted if whole[wanted] else elsewhere[0]].pop(0)
+    order += [rank for part in parts for rank in part]
+    old = list(range(len(nodes)))
+    within = [_within(nodes, ranks[learners:], process_per_env) for ranks in (order, old)]
+    return order if within[0] >= within[1] else old
+
+
+def _within(nodes: Sequence[Hashable], ranks: Sequence[int], width: int) -> int:
+    """How many groups of ``width`` ranks lie within a node."""
+    groups = [ranks[i : i + width] for i in range(0, len(ranks), width)]
+    return sum(len({nodes[rank] for rank in group}) == 1 for group in groups)

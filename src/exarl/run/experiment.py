@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from exarl.acting.evaluation import Evaluation
 from exarl.comm import channel as mpi
 from exarl.comm.openmpi import check_one_sided
+from exarl.comm.placement import spread_learners
 from exarl.config import Configuration
 from exarl.envs.local import LocalEnv, register_local, with_local_env
 from exarl.errors import ConfigError
@@ -108,9 +109,12 @@ class ExaLearner:
         size, rank = (self._comm.size, self._comm.rank) if self._comm is not None else (1, 0)
         self.configuration, self.config = configuration, configuration.learner
         self.layout = plan(configuration, size, serial)
-        self.role = self.layout.role(rank)
         self.workflow = build_workflow(configuration)
         check_configuration(configuration, size)
+        if self._comm is not None and not self.workflow.hosted:
+            self._comm = spread_learners(self._comm, self.layout)
+            rank = self._comm.rank
+        self.role = self.layout.role(rank)
         if callbacks and self.workflow.hosted and not self.layout.alone:
             raise ConfigError(
                 f"workflow '{self.config.workflow}' learns in another process: it takes no callbacks"

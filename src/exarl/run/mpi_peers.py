@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from exarl.comm import channel as mpi
 from exarl.comm.codec import decode_arrays, encode_arrays
+from exarl.comm.cores import find_sharing
 from exarl.comm.devices import choose_device
 from exarl.comm.layout import Layout, Role
 from exarl.comm.messages import Tag, decode, encode
 from exarl.comm.team import MpiTeam
+from exarl.comm.threads import divide_cores
 from exarl.run.task import Peers, T
 from exarl.training.snapshot import states_of
 from exarl.types import Arrays, EnvSpec
@@ -35,8 +38,10 @@ class MpiPeers(Peers):
         self.players = mpi.split(comm, None if role.member else 0)
         learners = mpi.split(comm, 0 if role.learns else None)
         choose_device(learners if role.learns else None)
+        sharing = find_sharing(comm, role.learns)
+        divide_cores(os.environ, sharing, role.learns)
         if role.learns and layout.learners > 1:
-            self.team = MpiTeam(learners, every)
+            self.team = MpiTeam(learners, every, own_cores=sharing.enough)
 
     def share(self, data: T) -> T:
         shared: T = self._channel.share(data, Tag.START)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from exarl.comm.codec import BlockCodec
+from exarl.comm.threads import own_threads
 from exarl.config import Configuration
 from exarl.records.checkpoint import (
     Checkpoint,
@@ -132,4 +133,6 @@ def open_log(task: ProcessTask, stack: contextlib.ExitStack) -> RankLog:
     task.clock.tell(watchdog.moved)
     where = f"{socket.gethostname()}, process {os.getpid()}"
     log.info("rank %d of %d, %s, on %s", rank, task.layout.world, task.role.name, where)
+    threads = own_threads(os.environ, task.role.learns)
+    log.info("cores of this rank: %s of %d", threads, len(os.sched_getaffinity(0)))
     return rank_log

@@ -131,6 +131,8 @@ def test_a2c_makes_one_update_of_a_block() -> None:
         ("SAC-v0", {"replay_device": "device"}, 2, "replay_device must be host"),
         ("SAC-v0", {"replay_device": "device"}, 1, ""),
         ("SAC-v0", {}, 2, ""),
+        ("DQN-v0", {"batch_size": 2}, 3, "batch_size=2 cannot be shared by learner_procs=3"),
+        ("DQN-v0", {"batch_size": 3}, 3, ""),
         ("PPO-v0", {}, 2, ""),
     ],
 )

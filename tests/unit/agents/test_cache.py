@@ -41,7 +41,7 @@ class Config:
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in ("XDG_CACHE_HOME", "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"):
+    for name in ("NPROC", "XDG_CACHE_HOME", "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     return tmp_path
@@ -91,6 +91,17 @@ def test_the_folder_is_the_users(home: Path, monkeypatch: pytest.MonkeyPatch) ->
     cache.keep_compiled(config)
     assert config.changed["jax_compilation_cache_dir"] == str(home / "kept/exarl/xla")
     assert config.changed["jax_persistent_cache_min_compile_time_secs"] == 0
+
+
+def test_programs_for_other_numbers_of_threads_are_kept_apart(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders = set()
+    for threads in ("1", "16"):
+        monkeypatch.setenv("NPROC", threads)
+        folders.add(cache.cache_folder())
+    assert len(folders) == 2
+    assert {folder.parent for folder in folders} == {home / ".cache/exarl/xla"}
 
 
 def test_what_the_user_told_jax_goes_first(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,21 +51,22 @@ def parameters_of(agent: Any) -> Arrays:
     return learned(agent, "params")
 
 
-def test_halves_of_a_batch_averaged_are_the_whole_batch() -> None:
-    """The gradient is averaged before it is clipped, at every update."""
-    agents = make_team(2)
+@pytest.mark.parametrize(("batch", "shares"), [(12, [6, 6]), (13, [5, 4, 4])])
+def test_shares_of_a_batch_averaged_are_the_whole_batch(batch: int, shares: list[int]) -> None:
+    """The gradient is averaged before it is clipped, at every update, whatever the remainder."""
+    agents = make_team(len(shares), batch_size=batch)
     reference = Reference(parameters_of(agents[0]), agents[0].config)
     drawn = [spied(agent) for agent in agents]
     for seed in (0, 10):
-        blocks = [random_block(SPEC, seed + i, scale=3.0) for i in range(2)]
+        blocks = [random_block(SPEC, seed + i, scale=3.0) for i in range(len(agents))]
         metrics = train_together(agents, blocks)
-        assert [m["updates"] for m in metrics] == [4, 4]
-    for halves in zip(*drawn, strict=True):
-        assert halves[0]["action"].shape == (4, 6)
-        assert not np.array_equal(halves[0]["action"], halves[1]["action"])
+        assert [m["updates"] for m in metrics] == [4] * len(agents)
+    for parts in zip(*drawn, strict=True):
+        assert [part["action"].shape for part in parts] == [(4, share) for share in shares]
+        assert not np.array_equal(parts[0]["reward"][:, 0], parts[1]["reward"][:, 0])
         for update in range(4):
             reference.update(
-                {n: np.concatenate([half[n][update] for half in halves]) for n in halves[0]}
+                {n: np.concatenate([part[n][update] for part in parts]) for n in parts[0]}
             )
     assert_same_state(agents)
     for name, array in parameters_of(agents[0]).items():
@@ -81,6 +82,24 @@ def test_a_learner_without_data_holds_nobody_up_and_stays_in_step(every: int) ->
     np.testing.assert_array_equal(agents[0].get_weights(), agents[1].get_weights())
 
 
+def test_a_learner_without_data_says_so_and_when_it_has_some(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO", "exarl.agents.experience")
+    agents = make_team(2, batch_size=13)
+    told = []
+    for second in (None, None, random_block(SPEC, 1), None):
+        caplog.clear()
+        train_together(agents, [random_block(SPEC, 0), second])
+        told.append([record.getMessage() for record in caplog.records])
+    assert told == [
+        ["this learner has no data yet: batches lack its share, 6 of 13 transitions"],
+        [],
+        ["this learner has data now: batches are whole again"],
+        [],
+    ]
+
+
 @pytest.mark.parametrize("every", [1, 2])
 def test_what_one_learns_is_not_diluted_by_those_without_data(every: int) -> None:
     agents = make_team(3, every)
@@ -93,8 +112,8 @@ def test_what_one_learns_is_not_diluted_by_those_without_data(every: int) -> Non
         np.testing.assert_allclose(parameters_of(agents[2])[name], array, rtol=1e-5, atol=1e-6)
 
 
-def test_states_are_averaged_every_so_many_updates() -> None:
-    agents = make_team(2, every=4)
+def test_states_are_averaged_every_so_many_updates_by_shares_of_a_batch() -> None:
+    agents = make_team(2, every=4, batch_size=3)
     alone = [make_agent(SPEC, learner=True, **PARAMETERS) for _ in agents]
     drawn = [spied(agent) for agent in agents]
     block = random_block(SPEC, 0, scale=3.0)
@@ -106,7 +125,7 @@ def test_states_are_averaged_every_so_many_updates() -> None:
     one, other = (parameters_of(agent) for agent in alone)
     for name, array in parameters_of(agents[0]).items():
         assert np.abs(one[name] - other[name]).max() > 1e-4
-        np.testing.assert_allclose(array, (one[name] + other[name]) / 2, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(array, (2 * one[name] + other[name]) / 3, rtol=1e-5, atol=1e-6)
 
 
 def test_a_remainder_of_all_blocks_together_counts_for_the_next() -> None:

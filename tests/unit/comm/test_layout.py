@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exarl.comm.layout import Layout, Role, plan_layout
+from exarl.comm.layout import Layout, Role, plan_layout, spread_ranks
 from exarl.errors import ConfigError
 
 LEARNERS, GROUP = st.integers(1, 6), st.integers(1, 9)
@@ -89,3 +89,55 @@ def test_one_rank_is_learner_and_actor() -> None:
     assert layout.role(0) == Role(0, learns=True, acts=True, group=0)
     assert layout.role(0).name == "learner+actor"
     assert layout.actor_ranks() == [0]
+
+
+# -- learners over nodes ---------------------------------------------------------------------------
+
+
+def spread(sizes: dict[str, int], learners: int, group: int, suited: str = "") -> list[str]:
+    """The hosts of the ranks in the new order, which is checked to have each rank once."""
+    hosts = [host for host, size in sizes.items() for _ in range(size)]
+    fit = [not suited or host in suited for host in hosts]
+    order = spread_ranks(hosts, fit, learners, group)
+    assert sorted(order) == list(range(len(hosts)))
+    assert order[0] == 0, "the first rank writes the run and its messages"
+    return [hosts[rank] for rank in order]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "learners", "group", "suited", "where"),
+    [
+        ({"a": 4}, 2, 1, "", "aa aa"),
+        ({"a": 4, "b": 4}, 2, 1, "", "ab ababab"),  # actor g belongs to learner g % 2
+        ({"a": 5, "b": 5}, 2, 4, "", "ab aaaabbbb"),
+        ({"a": 2, "b": 2, "c": 2, "d": 2}, 2, 1, "", "ac acbbdd"),
+        ({"a": 2, "b": 2}, 3, 1, "", "aba b"),
+        ({"a": 1, "b": 4}, 3, 1, "", "abb bb"),
+        ({"g": 2, "a": 3, "h": 2}, 2, 1, "gh", "gh ghaaa"),  # nodes with a GPU
+        ({"g": 4, "a": 4}, 2, 1, "g", "gg ggaaaa"),
+        ({"g": 1, "a": 4}, 2, 1, "g", "ga aaa"),
+        ({"a": 6, "b": 4}, 2, 4, "", "aa aaaabbbb"),  # spread, a group would span both nodes
+        ({"a": 4, "b": 4}, 1, 1, "", "a aaabbbb"),
+    ],
+)
+def test_learners_are_spread_over_nodes(
+    sizes: dict[str, int], learners: int, group: int, suited: str, where: str
+) -> None:
+    assert "".join(spread(sizes, learners, group, suited)) == where.replace(" ", "")
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=6), st.integers(1, 6), st.integers(1, 4))
+def test_spreading_breaks_up_no_group(sizes: list[int], learners: int, group: int) -> None:
+    hosts = {str(number): size for number, size in enumerate(sizes)}
+    spare = (sum(sizes) - learners) % group
+    hosts["last"] = (group - spare) % group + group * max(0, learners + 1 - sum(sizes)) or group
+    ranks = [host for host, size in hosts.items() for _ in range(size)]
+    found = spread(hosts, learners, group)
+
+    def whole(order: list[str]) -> int:
+        groups = [order[i : i + group] for i in range(learners, len(order), group)]
+        return sum(len(set(each)) == 1 for each in groups)
+
+    assert whole(found) >= whole(ranks)
+    if group == 1:
+        assert len(set(found[:learners])) == min(learners, len(hosts))
