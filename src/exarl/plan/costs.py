@@ -31,7 +31,7 @@ class Costs:
     the steps takes ``slowness`` times as long. ``step_s`` is the mean with both. A simulation that
     fails (``failures_per_hour``) repeats its step after ``restart_s``, or, in ``elastic``, its actor
     is lost with its block. ``update_s`` and ``block_s`` (what a block costs its learner apart from
-    updates) are those of a learner alone; ``reduce_s`` averages one gradient between learners.
+    updates) are those of a learner alone; ``reduce_s`` averages one gradient between two learners.
     """
 
     step_s: float
@@ -49,19 +49,17 @@ class Costs:
     start_s: float = 10.0
 
 
-def reduce_seconds(weights: int, learners: int) -> float:
-    """To average a gradient of this many numbers between learners, and what belongs to it."""
-    if learners < 2:
-        return 0.0
-    share = 2 * (learners - 1) / learners
-    return TEAM_S + LATENCY_S * math.ceil(math.log2(learners)) + share * 4 * weights / BANDWIDTH
+def reduce_seconds(weights: int) -> float:
+    """To average a gradient of this many numbers between two learners, and what belongs to it."""
+    return TEAM_S + LATENCY_S + 4 * weights / BANDWIDTH
 
 
 def update_seconds(alone: float, learners: int, reduce_s: float) -> float:
-    """An update of which each of ``learners`` computes its share of the batch."""
+    """An update of which each of ``learners`` computes its share of the batch. Every doubling of their
+    number makes the average longer by half of what it takes between two."""
     if learners < 2:
         return alone
-    return (1 + SKEW) * alone / learners + reduce_s
+    return (1 + SKEW) * alone / learners + reduce_s * (1 + math.log2(learners)) / 2
 
 
 def estimated_update(weights: int, batch: int) -> float:
