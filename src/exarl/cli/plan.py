@@ -214,24 +214,23 @@ def check(choices: Choices) -> None:
 
 def best_of(costs: Costs, choices: Choices, procs: int, seed: int) -> Proposal:
     """The best layout of one number of ranks."""
-    return proposals(costs, dataclasses.replace(choices, procs=(procs,)), seed, most=2)[0]
+    return proposals(costs, dataclasses.replace(choices, procs=(procs,)), seed, most=1)[0]
 
 
 def scaled(costs: Costs, choices: Choices, seed: int, known: list[Proposal]) -> Scaling:
     """Predictions up to the largest number of ranks, with one learner and with as many as pay."""
     least = max(2, 1 + min(choices.process_per_env))
     counts = [n for n in series(least, max(choices.procs)) if candidates(choices, n)]
-    alone = dataclasses.replace(choices, learners=(1,), deadline_s=None, core_hours=None)
-    runs = [shortlist(costs, alone, n, 1)[0] for n in counts]
-    one = [judged(costs, choices, run, seed) for run in runs]
-    by_ranks = {p.run.ranks: p for p in known}
-    best = []
-    for count, single in zip(counts, one, strict=True):
+    found = {proposal.run: proposal for proposal in known}
+
+    def promising(count: int, choices: Choices) -> Proposal:
         run = shortlist(costs, choices, count, 1)[0]
-        found = by_ranks.get(run.ranks) or (
-            single if run == single.run else judged(costs, choices, run, seed)
-        )
-        best.append(max(found, single, key=lambda p: p.forecast.steps_per_s))
+        if run not in found:
+            found[run] = judged(costs, choices, run, seed)
+        return found[run]
+
+    one = [promising(n, dataclasses.replace(choices, learners=(1,))) for n in counts]
+    best = [promising(n, choices) for n in counts]
     return Scaling(one, best, choices.steps)
 
 
@@ -239,7 +238,7 @@ def table(found: list[Proposal], costs: Costs, choices: Choices) -> str:
     """The proposals as a table of text, with the Slurm line of the best."""
     head = (
         f"{'workflow':<9}{'ranks':>8}{'learners':>9}{'actors':>8}{'each':>5}{'block':>6}{'steps/s':>11}"
-        f"{'hours':>9}{'core-h':>11}{'lag mean':>10}{'max':>9}{'idle':>6}{'busy':>6}  bound by\n"
+        f"{'hours':>9}{'core-h':>11}{'lag mean':>11}{'max':>11}{'idle':>6}{'busy':>6}  bound by\n"
     )
     rows = "".join(row(proposal, fits(proposal, choices)) for proposal in found)
     best = found[-1] if aimless(choices) else found[0]
@@ -262,7 +261,7 @@ def row(proposal: Proposal, fitting: bool) -> str:
         f"{run.workflow if not run.alone else 'alone':<9}{run.ranks:>8,}{run.learners:>9}"
         f"{run.actors:>8,}{run.process_per_env:>5}{run.block_steps:>6}"
         f"{shown(forecast.steps_per_s):>11}{shown(proposal.seconds / HOUR):>9}"
-        f"{shown(proposal.core_hours):>11}{lag:>10,.0f}{most:>9,.0f}"
+        f"{shown(proposal.core_hours):>11}{lag:>11,.0f}{most:>11,.0f}"
         f"{forecast.actor_idle:>6.0%}{forecast.learner_busy:>6.0%}  {forecast.bound}"
         f"{'' if fitting else ' (too late or too dear)'}\n"
     )

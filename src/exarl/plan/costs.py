@@ -72,6 +72,21 @@ def on_cores(alone: float, cores: int) -> float:
     return alone * (1 - THREADED + THREADED / max(cores, 1))
 
 
+def team_factor(
+    update_s: float, weights: int, learners: int, more: int, cores: int | None
+) -> float:
+    """How many times as long an update takes with ``more`` learners, if it takes ``update_s`` with
+    ``learners``. ``cores`` are those of all learners together; None: each brings its own."""
+    reduce_s = reduce_seconds(weights)
+    alone = update_s
+    if learners > 1:
+        overhead = update_seconds(0.0, learners, reduce_s)
+        alone = max(0.0, update_s - overhead) * learners / (1 + SKEW)
+    if cores is not None:
+        alone *= on_cores(1.0, cores // more) / on_cores(1.0, cores // learners)
+    return update_seconds(alone, more, reduce_s) / max(update_s, 1e-9)
+
+
 def round_seconds(costs: Costs, learners: int, blocks: int, steps: int) -> float:
     """A round in which ``learners`` train together on ``blocks`` with ``steps`` in all.
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from exarl.errors import ConfigError
-from exarl.plan.costs import DECODE_S, Costs, reduce_seconds
+from exarl.plan.costs import DECODE_S, Costs, reduce_seconds, round_seconds
 from exarl.plan.forecast import WORKFLOWS, PlannedRun
 
 BLOCK_S = 1e-3
@@ -68,7 +68,7 @@ def run_of(bench: Mapping[str, Any]) -> PlannedRun:
 def _as_trained(costs: Costs, run: PlannedRun, bench: Mapping[str, Any]) -> Costs:
     """Correct the costs by the speed of the whole run, for the side that worked without waiting."""
     training = bench["training"]
-    if training is None or training.get("whole") or run.learners > 1:
+    if training is None or training.get("whole"):
         return costs
     steps_per_s = training["steps_per_s"]
     learns = costs.updates_per_step * costs.update_s
@@ -85,12 +85,22 @@ def _as_trained(costs: Costs, run: PlannedRun, bench: Mapping[str, Any]) -> Cost
     idle = max(0.0, actors.get("wait", 0.0) + actors.get("send", 0.0) - began) / max(
         1 - began, 1e-9
     )
+    if run.learners > 1:
+        return replace(costs, reduce_s=_averaging(costs, run, (1 - waits) / steps_per_s))
     block_s = (1 - waits) * run.steps / steps_per_s - run.steps * learns - DECODE_S
     costs = replace(costs, block_s=max(0.0, block_s))
     if idle < WORKED:
         left = run.actors * run.envs_per_actor / steps_per_s - run.envs_per_actor * costs.step_s
         costs = replace(costs, act_s=max(costs.act_s, left))
     return costs
+
+
+def _averaging(costs: Costs, run: PlannedRun, learning_s: float) -> float:
+    """What averaging takes, if each learner works for ``learning_s`` for each step of the run."""
+    steps = run.learners * run.steps
+    without = round_seconds(replace(costs, reduce_s=0.0), run.learners, run.learners, steps)
+    one = round_seconds(replace(costs, reduce_s=1.0), run.learners, run.learners, steps) - without
+    return max(0.0, learning_s * steps - without) / one if one else costs.reduce_s
 
 
 def _spread(environment: Mapping[str, float]) -> float:

@@ -31,13 +31,13 @@ def draw(scaling: Scaling, title: str, assumptions: str, path: Path) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(11, 5.8), dpi=110)
-    figure.subplots_adjust(left=0.07, right=0.985, top=0.88, bottom=0.33, wspace=0.2)
+    figure = Figure(figsize=(11, 5.4), dpi=110)
+    figure.subplots_adjust(left=0.07, right=0.985, top=0.88, bottom=0.23, wspace=0.2)
     strong, weak = figure.subplots(1, 2)
     _strong(strong, scaling)
     _weak(weak, scaling)
     figure.suptitle(title, x=0.07, ha="left", fontsize=12)
-    figure.text(0.07, 0.015, textwrap.fill(assumptions, 170), fontsize=8, color=GREY, va="bottom")
+    figure.text(0.07, 0.015, textwrap.fill(assumptions, 165), fontsize=8, color=GREY, va="bottom")
     FigureCanvasAgg(figure)
     figure.savefig(path, format="png")
 
@@ -52,7 +52,9 @@ def _strong(axes: Axes, scaling: Scaling) -> None:
     rates = [acting_rate(p.costs, p.run) for p in scaling.best]
     ideal = [scaling.steps / rate / HOUR for rate in rates]
     axes.loglog(ranks, ideal, "--", color=GREY, lw=1, label="actors that never wait, no start")
-    axes.set(title=f"strong: {scaling.steps:,.0f} steps", xlabel="ranks", ylabel="hours")
+    axes.set(
+        title=f"strong: the hours of {scaling.steps:,.0f} steps", xlabel="ranks", ylabel="hours"
+    )
     axes.grid(which="major", alpha=0.25)
     axes.legend(frameon=False, fontsize=9)
 
@@ -68,16 +70,15 @@ def _weak(axes: Axes, scaling: Scaling) -> None:
         if p.run.learners > 1 and p.run.learners != last:
             at = (p.run.ranks, p.forecast.steps_per_s / acting_rate(p.costs, p.run))
             axes.annotate(
-                f"{p.run.learners}", at, (0, 7), textcoords="offset points", ha="center", fontsize=8
+                f"{p.run.learners}", at, (4, 6), textcoords="offset points", ha="center", fontsize=8
             )
             last = p.run.learners
     axes.axhline(1, ls="--", lw=1, color=GREY)
     axes.set(
-        title="weak: steps per actor, as part of those without waiting (numbers: learners)",
+        title="weak: speed of an actor (1: it never waits; numbers: learners)",
         xlabel="ranks",
         ylim=(0, 1.12),
     )
-    axes.title.set_fontsize(10.5)
     axes.grid(which="major", alpha=0.25)
     axes.legend(frameon=False, fontsize=9, loc="lower left")
 

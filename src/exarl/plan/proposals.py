@@ -65,9 +65,28 @@ def proposals(costs: Costs, choices: Choices, seed: int = 0, most: int = 5) -> l
         for run in shortlist(costs, choices, procs, most if len(choices.procs) == 1 else 2)
     ]
     fitting = [p for p in found if fits(p, choices)]
+    if choices.deadline_s is not None and len(choices.procs) > 1:
+        found += fewer(costs, choices, seed, found)
+        fitting = [p for p in found if fits(p, choices)]
     return [*ranked(fitting, choices), *ranked([p for p in found if p not in fitting], choices)][
         :most
     ]
+
+
+def fewer(costs: Costs, choices: Choices, seed: int, found: Sequence[Proposal]) -> list[Proposal]:
+    """Layouts of fewer ranks than the smallest that keeps the deadline, found by bisection."""
+    enough = min((p.run.ranks for p in found if fits(p, choices)), default=0)
+    below = max((p.run.ranks for p in found if p.run.ranks < enough), default=0)
+    more: list[Proposal] = []
+    while below and enough - below > max(1, enough // 20):
+        procs = (below + enough) // 2
+        tried = [judged(costs, choices, run, seed) for run in shortlist(costs, choices, procs, 1)]
+        more += tried
+        if any(fits(p, choices) for p in tried):
+            enough = procs
+        else:
+            below = procs
+    return more
 
 
 def fits(proposal: Proposal, choices: Choices) -> bool:
