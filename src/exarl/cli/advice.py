@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from exarl.comm.layout import Layout
 from exarl.config import Configuration
 from exarl.records.clock import bound
 from exarl.run.build import build_workflow
 from exarl.run.situation import situation_of
-from exarl.training.advice import Work, options, work_of
+from exarl.training.advice import Update, Work, options, work_of
 from exarl.training.measure import EnvRate, LearningRate
 
 LARGE_UPDATE_US = 3000.0
@@ -46,7 +48,10 @@ def advise(
         return what, FIXED[kind]
     env_s, acting_s, learning_s = parts
     seconds = Work(env_s + acting_s, learning_s).time(situation.actors, situation.lags)
-    found = options(kind, work_of(situation, *split), situation)
+    work = work_of(situation, *split)
+    if learning is not None:
+        work = replace(work, update=Update(learning.update_us / 1e6, learning.weights))
+    found = options(kind, work, situation)
     ways = [f"{option}, {shown(option.gain * (rate or 1 / seconds))} steps/s" for option in found]
     if kind == "uneven" and found and "async" in found[0].words:
         times = environment.p99_us / environment.median_us

@@ -109,6 +109,11 @@ COMMANDS: dict[str, Command] = {
         "bench:bench",
         on_ranks=True,
     ),
+    "plan": Command(
+        "predict speed and choose a layout",
+        "exarl plan --step_time 30s --procs 512",
+        "plan:plan",
+    ),
     "check-env": Command(
         "check that an environment works",
         "exarl check-env CartPole-v1",

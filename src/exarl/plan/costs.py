@@ -31,7 +31,7 @@ class Costs:
     the steps takes ``slowness`` times as long. ``step_s`` is the mean with both. A simulation that
     fails (``failures_per_hour``) repeats its step after ``restart_s``, or, in ``elastic``, its actor
     is lost with its block. ``update_s`` and ``block_s`` (what a block costs its learner apart from
-    updates) are those of a learner alone; ``reduce_s`` averages one gradient between learners.
+    updates) are those of a learner alone; ``reduce_s`` averages one gradient between two learners.
     """
 
     step_s: float
@@ -49,19 +49,17 @@ class Costs:
     start_s: float = 10.0
 
 
-def reduce_seconds(weights: int, learners: int) -> float:
-    """To average a gradient of this many numbers between learners, and what belongs to it."""
-    if learners < 2:
-        return 0.0
-    share = 2 * (learners - 1) / learners
-    return TEAM_S + LATENCY_S * math.ceil(math.log2(learners)) + share * 4 * weights / BANDWIDTH
+def reduce_seconds(weights: int) -> float:
+    """To average a gradient of this many numbers between two learners, and what belongs to it."""
+    return TEAM_S + LATENCY_S + 4 * weights / BANDWIDTH
 
 
 def update_seconds(alone: float, learners: int, reduce_s: float) -> float:
-    """An update of which each of ``learners`` computes its share of the batch."""
+    """An update of which each of ``learners`` computes its share of the batch. Every doubling of their
+    number makes the average longer by half of what it takes between two."""
     if learners < 2:
         return alone
-    return (1 + SKEW) * alone / learners + reduce_s
+    return (1 + SKEW) * alone / learners + reduce_s * (1 + math.log2(learners)) / 2
 
 
 def estimated_update(weights: int, batch: int) -> float:
@@ -72,6 +70,21 @@ def estimated_update(weights: int, batch: int) -> float:
 def on_cores(alone: float, cores: int) -> float:
     """An update that takes ``alone`` on one core, by Amdahl's law on several."""
     return alone * (1 - THREADED + THREADED / max(cores, 1))
+
+
+def team_factor(
+    update_s: float, weights: int, learners: int, more: int, cores: int | None
+) -> float:
+    """How many times as long an update takes with ``more`` learners, if it takes ``update_s`` with
+    ``learners``. ``cores`` are those of all learners together; None: each brings its own."""
+    reduce_s = reduce_seconds(weights)
+    alone = update_s
+    if learners > 1:
+        overhead = update_seconds(0.0, learners, reduce_s)
+        alone = max(0.0, update_s - overhead) * learners / (1 + SKEW)
+    if cores is not None:
+        alone *= on_cores(1.0, cores // more) / on_cores(1.0, cores // learners)
+    return update_seconds(alone, more, reduce_s) / max(update_s, 1e-9)
 
 
 def round_seconds(costs: Costs, learners: int, blocks: int, steps: int) -> float:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 
 from exarl import registry
+from exarl.comm.channel import launched_ranks
 from exarl.comm.layout import Layout
+from exarl.comm.threads import local_ranks
 from exarl.config import Configuration
 from exarl.errors import ConfigError
 from exarl.run.checks import check_agent
@@ -37,6 +39,8 @@ def situation_of(configuration: Configuration, workflow: ExaWorkflow, layout: La
         one_rank=workflow.one_rank,
         hosted=workflow.hosted,
         joined=workflow.listens,
+        several_machines=launched_ranks() is not None
+        and 1 < local_ranks(os.environ) < layout.world,
         updates_per_step=agent.get("updates_per_step"),
         epochs=int(agent.get("epochs", 1)),
     )

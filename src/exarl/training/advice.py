@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sized
 from dataclasses import dataclass
 
+from exarl.plan.costs import team_factor
 from exarl.records.clock import BEGINNING, bound
 
 WORTHWHILE = 1.1
@@ -35,8 +36,17 @@ class Situation:
     one_rank: bool = False
     hosted: bool = False  # its processes are not MPI ranks
     joined: bool = False  # actors join from elsewhere
+    several_machines: bool = False
     updates_per_step: float | None = None
     epochs: int = 1
+
+
+@dataclass(frozen=True)
+class Update:
+    """The seconds of one update on one learner, and the number of weights that it changes."""
+
+    seconds: float
+    weights: int
 
 
 @dataclass(frozen=True)
@@ -44,7 +54,7 @@ class Work:
     """The cost of a step, in any unit: acting (environment and inference) and learning.
 
     ``inference`` and ``uneven``, the waiting for slower environments, are parts of acting; ``updates``
-    are a part of learning.
+    are a part of learning. ``update`` describes one of them, where it is known.
     """
 
     acting: float
@@ -52,6 +62,7 @@ class Work:
     inference: float = 0.0
     updates: float = 0.0
     uneven: float = 0.0
+    update: Update | None = None
 
     def time(self, actors: int, lags: bool) -> float:
         """The time per step with ``actors`` actors; unless ``lags``, they wait for the learner."""
@@ -74,15 +85,31 @@ class Option:
 
 
 def bound_by(
-    situation: Situation, learner: Mapping[str, float], actors: Mapping[str, float]
+    situation: Situation,
+    learner: Mapping[str, float],
+    actors: Mapping[str, float],
+    update: Update | None = None,
 ) -> str:
     """What bounds a run, from the fractions of time of its learner and its actors, with advice."""
     kind, what = bound(learner, actors, situation.actors > 1 and situation.workflow != "seed")
-    advice = "; or ".join(map(str, options(kind, work_of(situation, learner, actors), situation)))
+    work = dataclasses.replace(work_of(situation, learner, actors), update=update)
+    advice = "; or ".join(map(str, options(kind, work, situation)))
     if kind == "host":
         gain = 1 / max(_steady(learner).get("device", 1.0), 0.01)
         advice = str(Option("raise n_envs or block_steps", gain))
     return f"{what}; {advice}" if advice else what
+
+
+def update_of(
+    situation: Situation,
+    seconds: Mapping[str, float],
+    updates: int,
+    weights: Callable[[], Sized],
+) -> Update | None:
+    """What an update took, if there was one and advice on the number of learners depends on it."""
+    if not updates or not situation.many_learners:
+        return None
+    return Update(seconds.get("learn", 0.0) / updates, len(weights()))
 
 
 def work_of(
@@ -170,12 +197,19 @@ def _more_environments(work: Work, situation: Situation) -> Option | None:
 
 
 def _more_learners(work: Work, situation: Situation) -> Option | None:
-    count = situation.learners + 1
-    if situation.alone or not situation.many_learners or not situation.lags:
+    """One learner more, where it shortens an update after all that a team costs."""
+    count, update = situation.learners + 1, work.update
+    if situation.alone or not situation.many_learners or not situation.lags or update is None:
         return None
-    if count > situation.cores and not situation.hosted:
-        return None
-    then = dataclasses.replace(work, learning=work.learning * situation.learners / count)
+    cores: int | None = None
+    if not situation.hosted and not situation.several_machines:
+        acting = situation.actors * situation.ranks_per_actor
+        cores = max(situation.cores - acting, situation.learners)
+        if count > cores:
+            return None
+    factor = team_factor(update.seconds, update.weights, situation.learners, count, cores)
+    rest = (work.learning - work.updates) * situation.learners / count
+    then = dataclasses.replace(work, learning=rest + factor * work.updates)
     words = f"--learner_procs {count}"
     if not situation.hosted:
         words += f" --procs {count + situation.actors * situation.ranks_per_actor}"

@@ -28,7 +28,7 @@ from exarl.records.sinks import open_sinks
 from exarl.records.state import DIVERGENCE
 from exarl.records.stops import REWARD, first_met
 from exarl.training.actors import Tally
-from exarl.training.advice import Situation, bound_by
+from exarl.training.advice import Situation, bound_by, update_of
 from exarl.training.callbacks import CALLBACK, Callbacks, RunProgress
 from exarl.training.counters import Counters, stored_counters
 from exarl.training.divergence import Watch
@@ -366,6 +366,8 @@ class LearningLoop:
         parts = self._actor_seconds / max(self._actor_seconds.sum(), 1e-9)
         actors = dict(zip(ACTOR_PHASES, np.round(parts, 4).tolist(), strict=True))
         learner = fractions(self._clock.seconds, self._clock.elapsed)
+        updates = counters.updates - self._first_updates
+        update = update_of(self._situation, self._clock.seconds, updates, self.agent.get_weights)
         return {
             "reason": self.reason,
             "timesteps_total": counters.steps,
@@ -374,7 +376,7 @@ class LearningLoop:
             "training_iteration": counters.iteration,
             "wall_s": round(self.seconds, 3),
             "steps_per_s": round((counters.steps - self._first_steps) / ran, 1),
-            "updates_per_s": round((counters.updates - self._first_updates) / ran, 1),
+            "updates_per_s": round(updates / ran, 1),
             "best_reward_mean": counters.best_reward,
             "best_evaluation": counters.best_evaluation,
             "last_evaluation": self.last_evaluation and self.last_evaluation.reward_mean,
@@ -387,7 +389,7 @@ class LearningLoop:
                 "learner": {name: round(part, 4) for name, part in learner.items()},
                 "actors": actors,
             },
-            "bound_by": bound_by(self._situation, learner, actors),
+            "bound_by": bound_by(self._situation, learner, actors, update),
         }
 
     def _restore(self, checkpoint: Checkpoint, since: SinceRow) -> int:

@@ -29,7 +29,8 @@ FEWEST_CALLS = 3
 
 @dataclass(frozen=True)
 class EnvRate:
-    """One environment with random actions. ``steps_per_s`` includes resets."""
+    """One environment with random actions. ``steps_per_s`` includes resets; ``spread``: the standard
+    deviation of a step's time over its mean."""
 
     steps: int
     steps_per_s: float
@@ -37,6 +38,7 @@ class EnvRate:
     p99_us: float
     reset_us: float
     failures: int
+    spread: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,8 @@ class ActingRate:
 
 @dataclass(frozen=True)
 class LearningRate:
-    """Training on blocks. ``first_s``: how much longer the first update took, because of compiling."""
+    """Training on blocks. ``first_s``: how much longer the first update took, because of compiling;
+    ``weights``: how many numbers actors receive."""
 
     block_steps: int
     block_us: float
@@ -58,6 +61,7 @@ class LearningRate:
     updates_per_s: float
     update_us: float
     first_s: float
+    weights: int = 0
 
 
 @dataclass(frozen=True)
@@ -148,6 +152,7 @@ def measure_env(episode: Episode, spec: EnvSpec, seconds: float) -> tuple[EnvRat
         1e6 * float(np.quantile(steps, 0.99)),
         1e6 * statistics.fmean(resets),
         failures,
+        statistics.pstdev(steps) / statistics.fmean(steps),
     )
     return rate, Tape(first, tape)
 
@@ -200,6 +205,7 @@ def measure_learning(agent: ExaAgent, block: Block, seconds: float) -> LearningR
         updates / took,
         1e6 * took / updates,
         max(0.0, first - took),
+        len(agent.get_weights()),
     )
 
 

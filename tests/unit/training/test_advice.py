@@ -15,7 +15,7 @@ from exarl.run.build import build_workflow
 from exarl.run.checks import check_configuration, plan
 from exarl.run.configure import configure
 from exarl.run.situation import situation_of
-from exarl.training.advice import Situation, Work, bound_by, options, work_of
+from exarl.training.advice import Situation, Update, Work, bound_by, options, work_of
 
 LEARNING = {"learn": 0.6, "env": 0.25, "inference": 0.15}
 ACTING = {"learn": 0.2, "env": 0.7, "inference": 0.1}
@@ -36,7 +36,7 @@ ASYNC = dataclasses.replace(RANKS, workflow="async", lags=True, many_learners=Tr
         (ALONE, (ACTING, {}), ["--procs 8: at most 3.2 times", "async --procs 2: at most 1.2"]),
         (ALONE, (INFERRING, {}), ["--procs 8: at most 3.2 times", "--envs_per_actor 4: at most 1.8"]),
         (RANKS, UNEVEN, ["--workflow async: at most 2.0", "--procs 8: at most 1.6"]),
-        (ASYNC, WAITED_FOR, ["--learner_procs 2 --procs 6: at most 2.0", "_step 0.5: at most 2.0"]),
+        (ASYNC, WAITED_FOR, ["_step 0.5: at most 2.0"]),
         (ASYNC, WAITING, ["--procs 8: at most 1.8"]),
     ],
 )  # fmt: skip
@@ -61,6 +61,26 @@ def test_no_more_is_promised_than_what_stays_as_it_is_allows(
                 left = 0.0
             kept = 0.0 if re.search("updates|learner_procs", option.words) else work.learning
             assert option.gain <= now / max(kept, 0.2 * left, 1e-9) + 1e-9, option
+
+
+@pytest.mark.parametrize(
+    ("seconds", "weights", "more", "gain"),
+    [
+        (0.13, 300_000, {"several_machines": True}, "at most 1.8"),  # half the batch on each
+        (0.13, 300_000, {"cores": 64}, "at most 1.5"),  # which share the cores
+        (0.13, 300_000, {"cores": 8}, None),  # two cores each are no faster than four
+        (0.13, 300_000, {"cores": 5}, None),  # there is no core for it
+        (0.0002, 10_000, {"several_machines": True}, None),  # averaging takes longer
+        (0.004, 30_000_000, {"several_machines": True}, None),  # so many weights do as well
+    ],
+)
+def test_more_learners_are_recommended_where_they_pay(
+    seconds: float, weights: int, more: dict[str, Any], gain: str | None
+) -> None:
+    situation = dataclasses.replace(ASYNC, updates_per_step=None, **more)
+    told = bound_by(situation, *WAITED_FOR, Update(seconds, weights))
+    assert ("--learner_procs 2 --procs 6" in told) == (gain is not None), told
+    assert gain is None or gain in told, told
 
 
 def test_a_faster_learner_is_not_recommended_where_actors_are_the_limit() -> None:
@@ -92,7 +112,7 @@ def test_nothing_is_recommended_that_would_be_refused(agent: str, workflow: str)
             except ConfigError:
                 continue  # no such run
             for split in SPLITS:
-                told = bound_by(situation(configuration, ranks), *split)
+                told = bound_by(situation(configuration, ranks), *split, Update(1.0, 1000))
                 for option in re.findall(r"(--[a-z_]+ [^:;]*):", told):
                     if option.startswith(("--procs N", "--n_actors N")):
                         continue  # how many depends on machines that are not here
