@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.jobs import PYTHON, assert_same, everything_of, run, under_mpi
+from support.jobs import PYTHON, assert_same, everything_of, run, summary_of, under_mpi
 from support.matrix import OFF_POLICY
 
 from exarl import ExaLearner
+from exarl.errors import ConfigError
 from exarl.records.metrics import read_rows
 from exarl.run import play
 
@@ -81,6 +82,33 @@ def test_numbers_chosen_later_are_further_columns(tmp_path: Path) -> None:
     with (tmp_path / "run" / "progress.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [row["info/energy_last"] != "" for row in rows] == [False] * 5 + [True] * 5
+
+
+@pytest.mark.parametrize("condition", ["info/energy_min<-4", "info/force.1_mean <= -2.9"])
+def test_a_run_stops_when_one_reaches_a_limit(condition: str, tmp_path: Path) -> None:
+    run_dir = tmp_path / "run"
+    train(run_dir, stop_when=condition, total_steps=10_000, reward_window=9)
+    assert summary_of(run_dir)["reason"] == "stop_when"
+    assert summary_of(run_dir)["timesteps_total"] < 500
+    column, _, limit = condition.replace("=", "").partition("<")
+    assert told(run_dir)[column.strip()] <= float(limit)
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ({"stop_when": "info/energy_min"}, "NAME<NUMBER"),
+        ({"stop_when": "info/energy<3"}, "info/energy_mean"),
+        ({"stop_when": "info/energy_last<3", "log_info": []}, "needs log_info"),
+        ({"workflow": "fused"}, "log_info cannot be used in workflow 'fused'"),
+    ],
+)
+def test_what_cannot_be_logged_is_refused_in_one_line(
+    words: dict[str, Any], why: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=why) as refused:
+        train(tmp_path / "run", **words)
+    assert "\n" not in str(refused.value)
 
 
 def test_they_come_out_of_an_isolated_environment(tmp_path: Path) -> None:

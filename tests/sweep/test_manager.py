@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Mapping
@@ -201,6 +202,11 @@ def test_the_metric_of_a_training(tmp_path: Path) -> None:
     write_curve(tmp_path, 100.0, 1000)
     write_summary(tmp_path, 42.0)
     assert value_of(tmp_path, "last_reward_mean") == 42.0
+    with (tmp_path / "result.jsonl").open("a") as file:
+        file.write(json.dumps({"timesteps_total": 100, "info/e_min": -3.5}) + "\n")
+        file.write(json.dumps({"timesteps_total": 101, "info/e_min": None}) + "\n")
+    assert value_of(tmp_path, "info/e_min") == -3.5
+    assert value_of(tmp_path, "info/e_min:min") == 3.5
     assert value_of(tmp_path, "auc") == pytest.approx(55.0)  # of a straight line from 10 to 100
     assert is_finished(tmp_path)
     write_summary(tmp_path, 42.0, "SIGTERM")

@@ -38,6 +38,9 @@ def test_a_study_comes_back_from_its_file(tmp_path: Path) -> None:
         ({"seed": "1,2"}, {}, "a sweep chooses seed itself"),
         ({}, {"metric": "evaluation"}, "needs --eval_interval"),
         ({}, {"metric": "last_evaluation"}, "needs --eval_interval"),
+        ({}, {"metric": "last_rewrad_mean"}, "did you mean 'last_reward_mean'"),
+        ({}, {"metric": "info/energy_last"}, "needs --log_info"),
+        ({"log_info": "energy"}, {"metric": "info/energy_last:least"}, "neither :min nor :max"),
         ({"process_per_env": "4"}, {"procs": 3}, "3 ranks cannot hold"),
     ],
 )

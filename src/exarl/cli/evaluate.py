@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from pathlib import Path
@@ -110,11 +111,18 @@ def show(contestant: Contestant, number: int, played: Played) -> None:
 
 
 def table(results: list[EvaluationResult]) -> str:
-    """The means: of one policy a line, of several a line for each with its name."""
+    """The means: of one policy a line, of several a line for each with its name; then, with log_info,
+    the numbers of info by column."""
     if len(results) < 2:
-        return "".join(f"{result}\n" for result in results)
-    width = max(len(result.policy) for result in results)
-    return "\n" + "".join(f"{result.policy:{width}}  {result}\n" for result in results)
+        text = "".join(f"{result}\n" for result in results)
+    else:
+        width = max(len(result.policy) for result in results)
+        text = "\n" + "".join(f"{result.policy:{width}}  {result}\n" for result in results)
+    columns = dict.fromkeys(column for result in results for column in result.info)
+    for column in columns:
+        values = (f"{result.info.get(column, math.nan):14.6g}" for result in results)
+        text += f"{column:28}{''.join(values)}\n"
+    return text
 
 
 def check_video(video: str | None) -> None:

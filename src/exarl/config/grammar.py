@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
@@ -18,6 +19,7 @@ import numpy as np
 from exarl.errors import ConfigError
 
 V = TypeVar("V")
+_CONDITION = re.compile(r"\s*(?P<name>.*?[^<>=\s])\s*(?P<sign><=|>=|<|>)\s*(?P<limit>[^<>=]+)")
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,27 @@ class Span:
     number: float | None = None
     log: bool = False
     whole: bool = False
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A number that is to be below or above a limit."""
+
+    name: str
+    below: bool
+    limit: float
+
+    def holds(self, value: float) -> bool:
+        return value <= self.limit if self.below else value >= self.limit
+
+
+def read_condition(text: str, key: str) -> Condition:
+    """The condition ``name<limit`` or ``name>limit`` of a parameter; ConfigError where it is none."""
+    found = _CONDITION.fullmatch(text)
+    limit = _number(found["limit"]) if found else None
+    if found is None or limit is None:
+        raise ConfigError(f"{key}: '{text}' is not NAME<NUMBER or NAME>NUMBER")
+    return Condition(found["name"], found["sign"].startswith("<"), limit)
 
 
 def read_values(text: str, name: str) -> Span | list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from exarl.config.grammar import read_condition
 from exarl.config.schema import param
 from exarl.errors import ConfigError
 
@@ -14,7 +15,7 @@ STOPS = ("total_steps", "n_episodes", "wall_time", "target_reward")
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "what to train": ("agent", "env", "workflow", "model_type", "seed"),
-    "when to stop (the first that is reached)": (*STOPS, "reward_window"),
+    "when to stop (the first that is reached)": (*STOPS, "stop_when", "reward_window"),
     "evaluation during training": ("eval_interval", "eval_episodes"),
     "the environment": (
         *("n_steps", "frame_stack", "action_type", "env_failure", "max_env_failures"),
@@ -43,6 +44,9 @@ class LearnerConfig:
     wall_time: float | None = param(None, "stop after this number of seconds", gt=0)
     target_reward: float | None = param(
         None, "stop when the mean return of the last reward_window episodes reaches this"
+    )
+    stop_when: str | None = param(
+        None, "stop when a number of log_info reaches this, as in 'info/energy_min<-10'"
     )
     n_steps: int | None = param(
         None,
@@ -126,6 +130,7 @@ class LearnerConfig:
 
     def __post_init__(self) -> None:
         self.log_level_name()
+        self._check_stop_when()
         for name in ("output_dir", "run_dir"):
             if getattr(self, name) == "":
                 raise ConfigError(f"{name} must name a folder")
@@ -142,6 +147,17 @@ class LearnerConfig:
                 f"{key} needs process_per_env 1: ranks that step an environment together cannot be"
                 " replaced one by one"
             )
+
+    def _check_stop_when(self) -> None:
+        if self.stop_when is None:
+            return
+        name = read_condition(self.stop_when, "stop_when").name
+        if not (name.startswith("info/") and name.endswith(("_mean", "_last", "_min", "_max"))):
+            raise ConfigError(
+                f"stop_when: '{name}' is no column such as info/energy_mean (or _last, _min, _max)"
+            )
+        if not self.log_info:
+            raise ConfigError("stop_when needs log_info with the number's name")
 
     def log_level_name(self) -> str:
         """``log_level`` as one of LEVELS; of a pair the first number counts. ConfigError otherwise."""

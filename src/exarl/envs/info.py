@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +20,8 @@ MOST_NUMBERS, LONGEST_NAME = 64, 64
 PREFIX = "info/"
 _NOT_LOGGED = ("action_mask",)  # what the agent itself reads
 _DECIDED = 1000  # names that are remembered as wanted or not
+
+_PLAIN = frozenset((float, int, bool, np.float64, np.float32, np.int64, np.int32, np.bool_))
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +38,7 @@ def numbers_in(info: Mapping[str, object]) -> Iterator[tuple[str, float]]:
 
 def numbers_of(name: str, value: object) -> Iterator[tuple[str, float]]:
     """The numbers of one entry of ``info``."""
-    if isinstance(value, float | int | np.number | np.bool_):
+    if isinstance(value, float | int | np.floating | np.integer | np.bool_):
         yield name, _as_float(value)
     elif isinstance(value, Mapping):
         for key, part in value.items():
@@ -61,10 +64,10 @@ def _parts(name: str, value: object) -> Iterator[tuple[str, float]]:
             yield from numbers_of(f"{name}.{what}", float(getattr(array, what)()))
 
 
-def _as_float(value: float | int | np.number | np.bool_) -> float:
+def _as_float(value: float | int | np.floating[Any] | np.integer[Any] | np.bool_) -> float:
     try:
-        return float(value)  # type: ignore[arg-type]
-    except (OverflowError, TypeError):  # a huge integer, a complex number
+        return float(value)
+    except OverflowError:  # a huge integer
         return math.nan
 
 
@@ -78,9 +81,10 @@ class InfoSums:
     def __init__(self, names: Sequence[str]) -> None:
         self._all = EVERYTHING in names
         self._names = tuple(names)
-        self._wanted = dict.fromkeys(
-            _NOT_LOGGED, False
-        )  # what was decided of the names seen so far
+        # What was decided of the names seen so far.
+        self._wanted: dict[str, bool] = dict.fromkeys(_NOT_LOGGED, False)
+        # Of arrays all of whose numbers are wanted: their names, and the array's shape and type.
+        self._lists: dict[str, tuple[list[str], tuple[int, ...], np.dtype[Any]]] = {}
         self._warned = False
         self._sums: dict[str, list[float]] = {}
 
@@ -98,18 +102,21 @@ class InfoSums:
         """Count the numbers of a step."""
         if not isinstance(info, dict):
             return
-        wanted = self._wanted
+        wanted, count = self._wanted, self._count
         for key, value in info.items():
-            if not wanted.get(key, True):
+            known = wanted.get(key)
+            kind = type(value)
+            if known is False or kind is str:
                 continue
-            if type(value) is float and wanted.get(key):
-                self._count(key, value)
+            if known and kind in _PLAIN:
+                count(key, value if kind is float else _as_float(value))
                 continue
-            for name, number in numbers_of(key, value):
-                if wanted.get(name) or (name not in wanted and self._decide(name)):
-                    self._count(name, number)
-            if key not in wanted and not self._leads_to(key):
-                self._note(key, False)
+            listed = self._lists.get(key)
+            if listed and kind is np.ndarray and (value.shape, value.dtype) == listed[1:]:
+                for name, number in zip(listed[0], value.tolist(), strict=True):
+                    count(name, number)
+            else:
+                self._find(key, value)
 
     def state(self) -> Arrays:
         """The sums for a checkpoint."""
@@ -122,11 +129,25 @@ class InfoSums:
             raise ValueError("the sums of info do not have five numbers each")
         self._sums = {name: array.tolist() for name, array in kept.items()}
 
+    def _find(self, key: str, value: object) -> None:
+        """Count the numbers of an entry that is seen for the first time, or is of no simple kind."""
+        found = list(numbers_of(key, value))
+        chosen = [pair for pair in found if self._decide(pair[0])]
+        for name, number in chosen:
+            self._count(name, number)
+        if key not in self._wanted and not self._leads_to(key):
+            self._note(key, False)
+        if isinstance(value, np.ndarray) and value.ndim == 1 and len(chosen) == value.size:
+            self._lists[key] = [name for name, _ in chosen], value.shape, value.dtype
+
     def _leads_to(self, key: str) -> bool:
         """Whether this key of ``info``, or a part of what it holds, may be wanted."""
         return self._all or self._decide(key) or any(n.startswith(f"{key}.") for n in self._names)
 
     def _decide(self, name: str) -> bool:
+        wanted = self._wanted.get(name)
+        if wanted is not None:
+            return wanted
         wanted = self._all or any(name == n or name.startswith(f"{n}.") for n in self._names)
         if wanted:
             self._note(name, True)

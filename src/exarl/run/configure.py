@@ -37,7 +37,7 @@ OBSERVED = (*LOGGED, *KEPT, "profile", "watchdog")
 GUARDED = ("env_failure", "env_isolation", "step_timeout", "reset_timeout", "max_env_failures")
 ELSEWHERE = ("workflow.listen", "workflow.actor_timeout")
 """Where a run is reached: it may go on at another address. This is not stored."""
-MAY_CHANGE = (*STOPS, *OBSERVED, *GUARDED, *WHERE, "learner_procs")
+MAY_CHANGE = (*STOPS, "stop_when", *OBSERVED, *GUARDED, *WHERE, "learner_procs")
 UNSEALED = tuple(key for key in MAY_CHANGE if key not in ("log_to", "log_online", "log_project"))
 """Keys of a run's ``config.json`` that may change without breaking its seal: they run no code."""
 

@@ -19,6 +19,7 @@ from exarl.envs.base import Env, Space
 from exarl.envs.episode import Episode
 from exarl.errors import ConfigError
 from exarl.records.directory import RunDirectory, open_run
+from exarl.records.metrics import info_columns
 from exarl.run.abort import abort
 from exarl.run.build import adapter_for, build_agent
 from exarl.run.configure import configure, configure_again
@@ -71,6 +72,11 @@ class EvaluationResult:
     def reward_std(self) -> float:
         """The standard deviation of the returns; 0 for a single episode."""
         return float(self.rewards.std(ddof=1)) if len(self.episodes) > 1 else 0.0
+
+    @property
+    def info(self) -> dict[str, float]:
+        """The numbers of the environment's info (``log_info``) over all episodes, by column."""
+        return info_columns(played.info for played in self.episodes)
 
     def __str__(self) -> str:
         rewards = self.rewards

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from exarl.comm.layout import plan_layout
-from exarl.config import Configuration, Parameter, Source, check, param, schema_of
+from exarl.config import Configuration, LearnerConfig, Parameter, Source, check, param, schema_of
 from exarl.config.grammar import split
 from exarl.config.resolve import SELECTORS, find_parameter
 from exarl.errors import ConfigError, did_you_mean
 from exarl.records.directory import expand, read_json
+from exarl.records.metrics import INFO
 from exarl.run.checks import check_configuration
 from exarl.run.configure import configure, lookup
 from exarl.sweep import space as spaces
@@ -45,12 +46,11 @@ class SweepOptions:
     objective: Literal["median", "iqm", "mean"] = param(
         "median", "how the values of a setting's seeds are combined; iqm: interquartile mean"
     )
-    metric: Literal[
-        "last_reward_mean", "best_reward_mean", "auc", "evaluation", "last_evaluation"
-    ] = param(
+    metric: str = param(
         "last_reward_mean",
-        "the value of a training, maximised; auc: mean over all steps; evaluation, last_evaluation:"
-        " the best evaluation, that of the last policy",
+        "the value of a training, maximised: last_reward_mean, best_reward_mean, auc (mean over all"
+        " steps), evaluation (the best), last_evaluation, or a column such as info/energy_last;"
+        " info/energy_last:min minimises it",
     )
     points: int = param(5, "grid: number of values of a range without a step", ge=2, le=1000)
     marks: int = param(10, "pruner: how often a training is compared with others", ge=1, le=1000)
@@ -69,6 +69,8 @@ class SweepOptions:
     address: str | None = param(None, "ray: a cluster to join (default: start one)")
 
 
+METRICS = ("last_reward_mean", "best_reward_mean", "auc", "evaluation", "last_evaluation")
+"""Values of a training beside the columns of log_info."""
 PASSING = ("jobs", "executor", "address")
 """Options that hold for one command and are not stored."""
 MAY_CHANGE = ("trials", "batch", "timeout", "procs", *PASSING)
@@ -232,10 +234,26 @@ def check_study(study: StudyConfig) -> None:
             learner = found.learner
             plan_layout(options.procs, learner.learner_procs, learner.process_per_env)
             check_configuration(found, options.procs)
-            if options.metric.endswith("evaluation") and learner.eval_interval is None:
-                raise ConfigError(f"metric {options.metric} needs --eval_interval")
+            check_metric(options, learner)
             if options.pruner != "none" and learner.total_steps is None:
                 raise ConfigError("a pruner compares trainings by their steps: give --total_steps")
+
+
+def check_metric(options: SweepOptions, learner: LearnerConfig) -> None:
+    """ConfigError when trainings would have no value of the metric."""
+    metric = options.metric
+    if metric.startswith(INFO):
+        if metric.partition(":")[2] not in ("", "min", "max"):
+            raise ConfigError(f"metric {metric} ends in neither :min nor :max")
+        if not learner.log_info:
+            raise ConfigError(f"metric {metric} needs --log_info with the number's name")
+        if options.pruner != "none":
+            raise ConfigError(f"a pruner compares mean returns, not {metric}: --pruner none")
+    elif metric not in METRICS:
+        hint = did_you_mean(metric, METRICS) or f"; there are {', '.join(METRICS)}, info/NAME_last"
+        raise ConfigError(f"unknown metric '{metric}'{hint}")
+    if metric.endswith("evaluation") and learner.eval_interval is None:
+        raise ConfigError(f"metric {metric} needs --eval_interval")
 
 
 def _sort(

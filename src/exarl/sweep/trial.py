@@ -13,7 +13,7 @@ import numpy as np
 
 from exarl.errors import ExarlError
 from exarl.records.directory import RunDirectory, read_json
-from exarl.records.metrics import read_rows
+from exarl.records.metrics import INFO, finite, read_rows
 from exarl.records.state import FINISHED, ended_as, read_summary
 
 _LAST_WORDS = 4000
@@ -52,8 +52,11 @@ def is_finished(run_dir: Path) -> bool:
 def value_of(run_dir: Path, metric: str) -> float:
     """The metric of a finished training; NoValue when it has none, or one that is not finite."""
     run = RunDirectory(run_dir)
+    value: float | None
     if metric == "auc":
         value = mean_over_steps(read_rows(run.result))
+    elif metric.startswith(INFO):
+        value = _last_of(metric, read_rows(run.result))
     else:
         value = read_json(run.summary).get(_METRICS[metric])
     if value is None:
@@ -63,6 +66,14 @@ def value_of(run_dir: Path, metric: str) -> float:
     if not math.isfinite(value):
         raise NoValue(f"{metric} is {value}")
     return float(value)
+
+
+def _last_of(metric: str, rows: Sequence[Mapping[str, Any]]) -> float | None:
+    """The last value of a column; with ``:min`` its negative, since values are maximised."""
+    column, _, way = metric.partition(":")
+    values = (value for row in reversed(rows) if (value := finite(row, column)) is not None)
+    value = next(values, None)
+    return -value if value is not None and way == "min" else value
 
 
 def mean_over_steps(rows: Sequence[Mapping[str, Any]]) -> float | None:

@@ -352,7 +352,7 @@ class LearningLoop:
             return DIVERGENCE
         if self._signals.received is not None:
             return name_of(self._signals.received)
-        return first_met(self._config, self._reached)
+        return first_met(self._config, self._reached) or self.window.met(self._config.stop_when)
 
     def _reached(self, column: str) -> float | None:
         """The present value of a column; of the reward when the window is full."""

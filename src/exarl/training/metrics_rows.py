@@ -11,10 +11,11 @@ from itertools import islice
 from typing import Any
 
 from exarl.comm.codec import MOST_TOLD
+from exarl.config.grammar import read_condition
 from exarl.display.progress import Progress
 from exarl.records.clock import Clock, fractions
 from exarl.records.directory import RunDirectory, writing
-from exarl.records.metrics import MetricsLog, info_columns, mean
+from exarl.records.metrics import INFO, MetricsLog, info_columns, mean
 from exarl.training.counters import Counters
 from exarl.types import EpisodeInfo, Metrics
 
@@ -91,6 +92,19 @@ class RewardWindow:
         self.returns.extend(returns)
         self.lengths.extend(lengths)
         self.info.extend(info)
+
+    def met(self, stop_when: str | None) -> str | None:
+        """``stop_when`` where that holds. Smallest and largest values may hold at once, means once
+        there are as many episodes as they are taken over."""
+        if stop_when is None:
+            return None
+        condition = read_condition(stop_when, "stop_when")
+        name, _, what = condition.name.removeprefix(INFO).rpartition("_")
+        if not self.full and what in ("mean", "last"):
+            return None
+        found = info_columns({name: each[name]} for each in self.info if name in each)
+        value = found.get(condition.name, math.nan)
+        return "stop_when" if condition.holds(value) else None
 
     def state(self) -> list[list[Any]]:
         """What ``add`` takes, for a checkpoint."""
