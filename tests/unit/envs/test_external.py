@@ -21,11 +21,10 @@ from support.programs import (
     CC,
     CXX,
     EXAMPLES,
-    FORTRAN,
     HOST,
     cartpole,
     compiled,
-    folder,
+    in_fortran,
     subject,
 )
 
@@ -346,18 +345,8 @@ def test_the_header_is_a_c_and_a_c_plus_plus_header(tmp_path: Path) -> None:
         assert "EXARL_ADDRESS is not set" in said.stderr
 
 
-@pytest.mark.skipif(FORTRAN is None or CC is None, reason="no gfortran")
 def test_the_oscillator_in_fortran(external: Make) -> None:
-    caller, program = folder() / "exarl_env.o", folder() / "oscillator"
-    include = ["-I", str(HEADER.parent)]
-    words = [str(CC), "-c", *include, str(EXAMPLES / "exarl_env.c"), "-o", str(caller)]
-    subprocess.run(words, check=True)
-    sources = [str(EXAMPLES / name) for name in ("exarl_env.f90", "oscillator.f90")]
-    flags = ["-std=f2008", "-Wall", "-Wextra", "-Werror", "-J", str(folder())]
-    words = [str(FORTRAN), *flags, *sources, str(caller), "-o", str(program)]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    env = external(str(program))
+    env = external(in_fortran(EXAMPLES / "oscillator.f90"))
     x, v = env.reset(seed=11)[0]
     assert (env.reset(seed=11)[0] == [x, v]).all()
     assert (env.reset(seed=12)[0] != [x, v]).all()

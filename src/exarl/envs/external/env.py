@@ -73,7 +73,7 @@ class ProgramEnv(ClientEnv, Generic[P]):
         return self._program.failure(error)
 
     def _open(self) -> None:
-        self.close()
+        self._hang_up()
         self._program = self._start()
         # Also when no one closes this environment: the program must not outlive it.
         self._end = weakref.finalize(self, self._program.close)
@@ -93,7 +93,7 @@ class ProgramEnv(ClientEnv, Generic[P]):
         except (EOFError, TimeoutError) as error:
             failure = self._failure(asked, error)
             self._program.patience = 0.0
-            self.close()
+            self._hang_up()
             raise failure from None
 
 

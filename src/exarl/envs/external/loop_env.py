@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import weakref
+
 import numpy as np
 from gymnasium import spaces
 
 from exarl.envs.base import Info
 from exarl.envs.context import EnvContext
-from exarl.envs.external.caller import Caller, key_at, place_of
+from exarl.envs.external.caller import Caller, Door, key_at, place_of
 from exarl.envs.external.client import Seen
 from exarl.envs.external.env import ProgramEnv, Timeouts, check_seconds, split_command
 from exarl.envs.external.extras import Extra
@@ -54,9 +56,13 @@ class LoopEnv(ProgramEnv[Program | Caller]):
             )
         check_seconds(timeout=timeout, start_timeout=start_timeout)
         self._command = None if command is None else split_command(command)
-        self._address = None if address is None else place_of(address, context.index)
-        self._key = None if self._address is None else key_at(self._address, key_file)
+        self._address: str | None = None
         self._timeouts = Timeouts(timeout, timeout, start_timeout)
+        self._door: Door | None = None
+        if address is not None:
+            self._address = place_of(address, context.index)
+            self._door = Door(self._address, key_at(self._address, key_file))
+            weakref.finalize(self, self._door.close)
         self._running = False
         self._present: Seen | None = None
         self._taken: np.ndarray | None = None
@@ -71,7 +77,7 @@ class LoopEnv(ProgramEnv[Program | Caller]):
         if self._running and self._connected:
             if self._address is not None and self._present is not None:
                 return self._present, {}
-            self.close()
+            self._hang_up()
             if seed is None:  # a new process does not continue the random numbers
                 seed = int(self.np_random.integers(1 << 31))
         self._running = False
@@ -103,11 +109,16 @@ class LoopEnv(ProgramEnv[Program | Caller]):
     def get_state(self) -> Arrays:
         return {}
 
+    def close(self) -> None:
+        super().close()
+        if self._door is not None:
+            self._door.close()
+
     def _start(self) -> Program | Caller:
         if self._command is not None:
             return Program(self._command)
-        assert self._address is not None
-        return Caller(self._address, self._key)
+        assert self._door is not None
+        return Caller(self._door)
 
     def _exchange(self, asked: Kind, data: bytes) -> bytes:
         answer = super()._exchange(asked, data)
