@@ -21,6 +21,9 @@ program heater
   if (.not. c_associated(client)) stop 1
   call exarl_box_observation(exarl_env_of(client), 2, low, high)
   call exarl_discrete_action(exarl_env_of(client), 3)
+  call exarl_about(exarl_env_of(client), "reward"//c_null_char, "10 K s"//c_null_char)
+  call exarl_about(exarl_env_of(client), "observation"//c_null_char, &
+      "temperature in degrees Celsius, level of the water"//c_null_char)
   episodes: do while (exarl_begin_episode(client) > 0)
     temperature = room + real(modulo(exarl_seed(exarl_env_of(client)), 41_c_int64_t), c_double)
     water = 0.5_c_double
@@ -33,7 +36,7 @@ program heater
         due = due + 1
       end if
       dt = merge(0.05_c_double, 0.1_c_double, power > 0)
-      temperature = temperature + dt * (real(power, c_double) - 0.02_c_double * (temperature - room))
+      temperature = temperature + dt * (real(power, c_double) - 0.04_c_double * (temperature - room))
       water = water + dt * 0.1_c_double * (sin(0.1_c_double * time) / 2 + 0.5_c_double - water)
       time = time + dt
       call exarl_log_reward(client, -dt * abs(temperature - wanted) / 10)

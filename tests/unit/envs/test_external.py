@@ -359,6 +359,39 @@ def test_the_oscillator_in_fortran(external: Make) -> None:
         assert reward == pytest.approx(-(x**2 + 0.1 * v**2 + 0.001 * force**2))
 
 
+def test_a_folder_of_its_own_with_input_files(external: Make, tmp_path: Path) -> None:
+    """Each program finds its own copies, whatever earlier ones did to theirs."""
+    case, mesh, place = tmp_path / "case", tmp_path / "mesh.dat", tmp_path / "runs"
+    (case / "sub").mkdir(parents=True)
+    for path in (case / "a.cfg", case / "sub" / "b.cfg", mesh):
+        path.write_text(path.name)
+    options = {"input_files": f"{case}, {mesh}", "work_dir": str(place)}
+    envs = [external(cartpole(), **options) for _ in range(2)]
+    folders = sorted(place.iterdir())
+    assert len(folders) == 2
+    for folder in folders:
+        held = {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()}
+        assert {n for n in held if "log" not in n} == {"a.cfg", "mesh.dat", "sub/b.cfg"}
+    (folders[0] / "a.cfg").write_text("changed")
+    assert (case / "a.cfg").read_text() == "a.cfg"
+    envs[0].close()
+    assert len([*place.iterdir()]) == 1
+    kept = external(cartpole(), **options, keep_folders=True)
+    kept.close()
+    envs[1].close()
+    (folder,) = place.iterdir()
+    assert (folder / "sub" / "b.cfg").is_file()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [({"input_files": "/no/such"}, "there is no"), ({"keep_folders": True}, "input_files makes")],
+)
+def test_input_files_that_cannot_be(external: Make, options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        external(cartpole(), **options)
+
+
 def test_an_image_of_bytes(external: Make, tmp_path: Path) -> None:
     source = tmp_path / "image.c"
     source.write_text(

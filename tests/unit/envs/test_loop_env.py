@@ -333,6 +333,7 @@ def started(command: str) -> LoopEnv:
 def test_a_program_in_c_that_waits() -> None:
     """A cut episode is begun again, in a new process and by its seed."""
     env = started(hasty(-1, 3))
+    assert env.describe() == {"reward": 'in "units" of C:\\', "observation": "counts steps"}
     for steps in (3, 1, 3):
         assert env.reset(seed=0)[0] == 0
         for step in range(steps):
@@ -400,13 +401,15 @@ def test_the_header_in_cplusplus(tmp_path: Path) -> None:
 
 def test_the_heater_in_fortran() -> None:
     env = started(in_fortran(ROOT / "examples" / "client" / "heater.f90"))
+    known = "temperature in degrees Celsius, level of the water"
+    assert env.describe() == {"reward": "10 K s", "observation": known}
     for power in (0, 2):
         temperature = env.reset(seed=30)[0][0]
         assert temperature == 50
         for _ in range(200):
             seen, reward, over, cut, _ = env.step(power)
             assert bool(seen[0] > temperature) is (power == 2)
-            assert -4.2 < reward <= 0
+            assert -4.3 < reward <= 0
             temperature = seen[0]
         assert (over, cut) == (False, True)
     env.close()

@@ -13,6 +13,7 @@ from exarl.envs.external.caller import Caller, Door, key_at, place_of
 from exarl.envs.external.client import Seen
 from exarl.envs.external.env import ProgramEnv, Timeouts, check_seconds, split_command
 from exarl.envs.external.extras import Extra
+from exarl.envs.external.launch import launch
 from exarl.envs.external.program import Program
 from exarl.envs.external.protocol import Kind, Message, ProtocolError, decode, encode
 from exarl.envs.external.spaces import check_value
@@ -36,6 +37,7 @@ class LoopEnv(ProgramEnv[Program | Caller]):
     key_file: the file with the key, made if it does not exist; else the key is in EXARL_JOIN_KEY.
     timeout: seconds from an action to what the program says next; null: as long as it lives.
     start_timeout: seconds until the program must have connected; null: any time.
+    work_dir, input_files, keep_folders: where a command runs, as for ExaExternal-v0.
     """
 
     _wanted = Extra.INFO | Extra.LOOP
@@ -47,6 +49,9 @@ class LoopEnv(ProgramEnv[Program | Caller]):
         key_file: str | None = None,
         timeout: float | None = None,
         start_timeout: float | None = 60.0,
+        work_dir: str | None = None,
+        input_files: str | None = None,
+        keep_folders: bool = False,
         *,
         context: EnvContext,
     ) -> None:
@@ -55,7 +60,10 @@ class LoopEnv(ProgramEnv[Program | Caller]):
                 "give 'command' (EXARL starts it) or 'address' (it connects by itself)"
             )
         check_seconds(timeout=timeout, start_timeout=start_timeout)
-        self._command = None if command is None else split_command(command)
+        self._launch = None
+        if command is not None:
+            words = split_command(command)
+            self._launch = launch(words, "socket", work_dir, input_files, keep_folders, context)
         self._address: str | None = None
         self._timeouts = Timeouts(timeout, timeout, start_timeout)
         self._door: Door | None = None
@@ -115,8 +123,8 @@ class LoopEnv(ProgramEnv[Program | Caller]):
             self._door.close()
 
     def _start(self) -> Program | Caller:
-        if self._command is not None:
-            return Program(self._command)
+        if self._launch is not None:
+            return self._launch.start()
         assert self._door is not None
         return Caller(self._door)
 
@@ -132,4 +140,6 @@ class LoopEnv(ProgramEnv[Program | Caller]):
         return encode(Message(Kind.RESULT, arrays[1:], session))
 
     def _peer(self, asked: Kind | None = None) -> str:
-        return f"'{self._command[0]}'" if self._command else f"the client at {self._address}"
+        if self._launch is not None:
+            return f"'{self._launch.command[0]}'"
+        return f"the client at {self._address}"
