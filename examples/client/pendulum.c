@@ -1,6 +1,6 @@
 /* A pendulum that is driven by a motor, as a solver that owns its loop.
  *
- *     cc -O2 -I ../../src/exarl/envs/external -o pendulum pendulum.c -lm
+ *     cc $(exarl include) -O2 -o pendulum pendulum.c -lm
  *     exarl train --agent SAC-v0 --env ExaClient-v0 --command ./pendulum --total_steps 10000
  *
  * The equations and the reward are those of Gymnasium's Pendulum-v1. The solver takes its own small time

@@ -1,6 +1,6 @@
 /* The cart and pole of Barto, Sutton and Anderson (1983) as a program for EXARL.
  *
- *     cc -O2 -I ../../src/exarl/envs/external -o cartpole cartpole.c -lm
+ *     cc $(exarl include) -O2 -o cartpole cartpole.c -lm
  *     exarl train --env ExaExternal-v0 --command ./cartpole --n_steps 500 --total_steps 50000
  *
  * The equations and constants are those of Gymnasium's CartPole-v1.

@@ -1,7 +1,6 @@
 ! A damped oscillator that a force in [-1, 1] brings to rest, as a program for EXARL.
 !
-!     cc -c -I ../../src/exarl/envs/external exarl_env.c
-!     gfortran -O2 -o oscillator exarl_env.f90 oscillator.f90 exarl_env.o
+!     gfortran $(exarl include fortran) -O2 -o oscillator oscillator.f90
 !     exarl train --agent SAC-v0 --env ExaExternal-v0 --command ./oscillator --n_steps 200
 program oscillator
   use, intrinsic :: iso_c_binding, only: c_associated, c_double, c_int, c_int64_t, c_ptr

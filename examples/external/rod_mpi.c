@@ -1,6 +1,6 @@
 /* A heated rod, its cells distributed over the ranks of an MPI job, as a program for EXARL.
  *
- *     mpicc -O2 -I ../../src/exarl/envs/external -o rod_mpi rod_mpi.c -lm
+ *     mpicc $(exarl include) -O2 -o rod_mpi rod_mpi.c -lm
  *     exarl train --env ExaExternal-v0 --command "mpiexec -n 2 ./rod_mpi" --total_steps 20000
  *
  * Rank 0 communicates with EXARL and broadcasts the requests. Heating the left end (action 1) or not

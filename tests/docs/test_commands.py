@@ -36,7 +36,7 @@ SHORT = ["--total_steps", "64", "--hidden", "4", "--eval_interval", "32", "--eva
 RUNS = ("RUN", "booster", "covid", "results_dir/exarl-4711", "cartpole/one")
 """Names under which the pages speak of a run."""
 
-COMPILING = ("include=", "cc ", "gfortran ")
+COMPILING = ("cc ", "gfortran ")
 
 REFUSAL = "exarl: "
 """How the answer to a mistake begins."""
@@ -76,9 +76,9 @@ def place(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
     (work / "my_module.py").write_text(MODULE)
     for name in ("my.json", "best.json"):
         (work / name).write_text("{}")
-    for name in ("external", "c_environment"):
+    for name in ("client", "external", "c_environment"):
         shutil.copytree(ROOT / "examples" / name, work / "examples" / name)
-    (work / "src").symlink_to(ROOT / "src")  # as the examples see it from where they are
+    (work / "src").symlink_to(ROOT / "src")  # as examples/c_environment sees it from where it is
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("SCRATCH", str(tmp_path))
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
@@ -276,7 +276,7 @@ LOOKED_AT: dict[str, Callable[[list[str]], None]] = {
 
 def shlex_again(words: list[str]) -> str:
     """The command for a shell, with patterns and redirections still at work."""
-    plain = [word if re.fullmatch(r"[\w./*>-]+", word) else shlex.quote(word) for word in words]
+    plain = [word if re.fullmatch(r"[\w./*>$()-]+", word) else shlex.quote(word) for word in words]
     return " ".join(plain)
 
 

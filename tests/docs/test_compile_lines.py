@@ -8,14 +8,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from support.docs import ROOT, snippets
 from support.programs import CC, FORTRAN, MPICC
 
-from exarl.envs.external.env import ExternalEnv
+from exarl.envs import make_env
 
 COMPILERS = {"cc": CC, "gfortran": FORTRAN, "mpicc": MPICC}
 PAGES = {"docs/external.md": {"decay", "oscillator"},
+         "examples/client/README.md": {"pendulum", "heater"},
          "examples/external/README.md": {"cartpole", "oscillator", "rod_mpi"}}  # fmt: skip
 """Page -> the programs that its lines make."""
 
@@ -23,22 +25,18 @@ PAGES = {"docs/external.md": {"decay", "oscillator"},
 def compile_lines(page: Path) -> list[str]:
     """The lines of a page's shell blocks that compile something, or are needed for it."""
     lines = [line for block in snippets(page, "sh") for line in block.code.splitlines()]
-    return [
-        line for line in lines if line.split(" ")[0] in COMPILERS or line.startswith("include=")
-    ]
+    return [line for line in lines if line.split(" ")[0] in COMPILERS]
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_the_documented_lines_compile_the_examples(page: str, tmp_path: Path) -> None:
     lines = compile_lines(ROOT / page)
-    used = {line.split(" ")[0] for line in lines if not line.startswith("include=")}
+    used = {line.split(" ")[0] for line in lines}
     missing = [name for name in used if COMPILERS[name] is None]
     if "cc" in missing:
         pytest.skip("no C compiler")
-    (tmp_path / "src").symlink_to(ROOT / "src")
-    folder = Path(
-        shutil.copytree(ROOT / "examples" / "external", tmp_path / "examples" / "external")
-    )
+    name = "client" if "client" in page else "external"
+    folder = Path(shutil.copytree(ROOT / "examples" / name, tmp_path / name))
     for block in snippets(ROOT / page, "c"):
         if block.file:
             (folder / block.file).write_text(block.code)
@@ -53,13 +51,14 @@ def test_the_documented_lines_compile_the_examples(page: str, tmp_path: Path) ->
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    needs = {"oscillator": "gfortran", "rod_mpi": "mpicc"}
+    needs = {"oscillator": "gfortran", "heater": "gfortran", "rod_mpi": "mpicc"}
     for name in PAGES[page]:
         if needs.get(name) in missing:
             continue
         assert os.access(folder / name, os.X_OK), f"no line of {page} makes {name}"
         if name != "rod_mpi":
-            env = ExternalEnv(str(folder / name))
-            assert env.reset(seed=1)[0].shape
+            id = "ExaClient-v0" if "client" in page else "ExaExternal-v0"
+            env, _ = make_env(id, {"command": str(folder / name)})
+            assert np.shape(env.reset(seed=1)[0])
             assert len(env.step(env.action_space.sample())) == 5
             env.close()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.jobs import EXARL, LIGHT, Job, run, summary_of, train, under_mpi, wait_until
-from support.programs import EXAMPLES, MPICC, cartpole, compiled, subject
+from support.programs import EXAMPLES, MPICC, cartpole, compiled, pendulum, subject
 
 FLAGS = ("-std=c99", "-Wall", "-Wextra", "-Werror")
 ENV = ("--env", "ExaExternal-v0")
@@ -66,3 +66,17 @@ def test_dqn_trains_in_a_program_of_c(tmp_path: Path) -> None:
     summary = summary_of(tmp_path / "run")
     assert summary["updates_total"] > 100
     assert summary["last_reward_mean"] > 8
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workflow", ["sync", "async", "seed"])
+def test_a_solver_that_owns_its_loop_trains_in_every_workflow(
+    tmp_path: Path, workflow: str
+) -> None:
+    words = ("--agent", "SAC-v0", "--env", "ExaClient-v0", "--command", pendulum())
+    words = (*words, "--hidden", "[16]", "--learning_starts", 100, "--envs_per_actor", 2)
+    job = under_mpi(2, train(tmp_path / "run", *words, "--total_steps", 900))
+    run([*job, "--workflow", workflow]).ok()
+    summary = summary_of(tmp_path / "run")
+    assert summary["episodes_total"] >= 3  # of 200 steps, as the solver ends them
+    assert summary["updates_total"] > 50

@@ -52,6 +52,23 @@ def compiled(source: Path, compiler: str | None = CC, flags: Sequence[str] = STR
     return str(target)
 
 
+@functools.cache
+def in_fortran(source: Path) -> str:
+    """The program made of ``source``; the test is skipped where there is no compiler."""
+    if CC is None or FORTRAN is None:
+        pytest.skip("no gfortran")
+    caller, target = folder() / "exarl_env.o", folder() / source.stem
+    here = HEADER.parent
+    words = [CC, *STRICT, "-c", "-I", str(here), str(here / "exarl_env.c"), "-o", str(caller)]
+    subprocess.run(words, check=True)
+    sources = [here / "exarl_env.f90", here / "exarl_client.f90", source]
+    flags = ["-std=f2008", "-Wall", "-Wextra", "-Werror", "-J", str(folder())]
+    words = [FORTRAN, *flags, *map(str, sources), str(caller), "-o", str(target)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return str(target)
+
+
 def cartpole() -> str:
     """examples/external/cartpole.c"""
     return compiled(EXAMPLES / "cartpole.c")

@@ -125,6 +125,11 @@ COMMANDS: dict[str, Command] = {
         "serve:serve_env",
         on_ranks=True,
     ),
+    "include": Command(
+        "what compilers need for the C header",
+        "cc $(exarl include) -o solver solver.c",
+        "include:include",
+    ),
     "actor": Command(
         "join a run as a simulation",
         "exarl actor --join HOST:PORT --key-file FILE",

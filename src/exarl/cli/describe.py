@@ -19,12 +19,13 @@ LIST_HELP = (
     "usage: exarl list [agents|envs|workflows|models]\n\nLists the ids of installed components.\n"
 )
 DESCRIBE_HELP = """\
-usage: exarl describe ID
+usage: exarl describe ID [--key value ...]
        exarl describe AGENT ENV
 
 Describes an agent, environment, workflow or network and its parameters: type, default, range and
 meaning. With an agent and an environment, prints the settings for this pair: those packaged with EXARL
-and those of your own tuned/AGENT/ENV.json.
+and those of your own tuned/AGENT/ENV.json. With parameters of an environment, creates it and prints its
+spaces and what it says about itself.
 """
 KINDS = {
     "agents": registry.agents,
@@ -64,9 +65,30 @@ def describe(words: list[str]) -> int:
         line.nothing_left(words)
         sys.stdout.write(settings_of(id, env))
         return 0
+    found = component(id)
+    if words and found.kind == "env":
+        sys.stdout.write(made(id, words))
+        return 0
     line.nothing_left(words)
-    sys.stdout.write(component(id).page() + settings_with(id))
+    sys.stdout.write(found.page() + settings_with(id))
     return 0
+
+
+def made(id: str, words: list[str]) -> str:
+    """The spaces of an environment that is made with these flags, and what it says about itself."""
+    from exarl.cli.check import env_parameters
+    from exarl.envs.base import described
+    from exarl.envs.registration import make_env
+
+    env, limit = make_env(id, env_parameters(id, words))
+    try:
+        rows = {"observations": env.observation_space, "actions": env.action_space}
+        shown = {name: str(space) for name, space in rows.items()}
+        shown |= {"limit": f"{limit} steps"} if limit else {}
+        shown |= {f"about {name}": text for name, text in described(env).items()}
+    finally:
+        env.close()
+    return "".join(f"{name:<18}  {' '.join(text.split())}\n" for name, text in shown.items())
 
 
 def component(id: str, kind: str | None = None) -> Component:

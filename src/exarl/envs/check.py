@@ -16,7 +16,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.utils.env_checker import check_env as gymnasium_check
 
-from exarl.envs.base import Env, Space, can_snapshot
+from exarl.envs.base import Env, Space, can_snapshot, described
 from exarl.envs.external.env import Timeouts
 from exarl.envs.guard import close_quietly
 from exarl.envs.isolation import isolate
@@ -160,6 +160,7 @@ def _spaces(id: str, env: Env) -> Finding:
             continue
         actions = f"{spec.n_actions} actions" if spec.n_actions else f"actions {spec.action.shape}"
         works.append(f"{kind} agents see observations {spec.observation.shape}, {actions}")
+    works += [f"{name}: {text}" for name, text in described(env).items() if works]
     if works:
         return Finding("", True, "; ".join(works))
     return Finding(

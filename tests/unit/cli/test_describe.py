@@ -178,3 +178,12 @@ def gymnasium_can_make(id: str) -> bool:
     except (gymnasium.error.Error, ImportError):
         return False
     return True
+
+
+def test_an_environment_as_it_is_made(exarl: Any) -> None:
+    found = exarl("describe", "Fit-v0", "--size", "5")
+    assert found.code == 0
+    assert "Discrete(2)" in found.out
+    assert "40 steps" in found.out
+    assert Fit.seen == (5, {})
+    exarl("describe", "DQN-v0", "--size", "5").refused("--size")

@@ -10,6 +10,8 @@ int main(int argc, char **argv)
     if (!client) return 1;
     exarl_box_observation(client->env, 1, NULL, NULL);
     exarl_discrete_action(client->env, 3);
+    exarl_about(client->env, "reward", "in \"units\" of C:\\");
+    exarl_about(client->env, "observation", "counts\nsteps");
     while (exarl_begin_episode(client) > 0) {
         int found = 1, late = 0;
         for (int step = 0; step < steps && found > 0; step++) {

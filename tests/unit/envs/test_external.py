@@ -21,11 +21,10 @@ from support.programs import (
     CC,
     CXX,
     EXAMPLES,
-    FORTRAN,
     HOST,
     cartpole,
     compiled,
-    folder,
+    in_fortran,
     subject,
 )
 
@@ -346,18 +345,8 @@ def test_the_header_is_a_c_and_a_c_plus_plus_header(tmp_path: Path) -> None:
         assert "EXARL_ADDRESS is not set" in said.stderr
 
 
-@pytest.mark.skipif(FORTRAN is None or CC is None, reason="no gfortran")
 def test_the_oscillator_in_fortran(external: Make) -> None:
-    caller, program = folder() / "exarl_env.o", folder() / "oscillator"
-    include = ["-I", str(HEADER.parent)]
-    words = [str(CC), "-c", *include, str(EXAMPLES / "exarl_env.c"), "-o", str(caller)]
-    subprocess.run(words, check=True)
-    sources = [str(EXAMPLES / name) for name in ("exarl_env.f90", "oscillator.f90")]
-    flags = ["-std=f2008", "-Wall", "-Wextra", "-Werror", "-J", str(folder())]
-    words = [str(FORTRAN), *flags, *sources, str(caller), "-o", str(program)]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    env = external(str(program))
+    env = external(in_fortran(EXAMPLES / "oscillator.f90"))
     x, v = env.reset(seed=11)[0]
     assert (env.reset(seed=11)[0] == [x, v]).all()
     assert (env.reset(seed=12)[0] != [x, v]).all()
@@ -368,6 +357,39 @@ def test_the_oscillator_in_fortran(external: Make) -> None:
         x += 0.05 * v
         np.testing.assert_allclose(seen, [x, v], rtol=1e-12)
         assert reward == pytest.approx(-(x**2 + 0.1 * v**2 + 0.001 * force**2))
+
+
+def test_a_folder_of_its_own_with_input_files(external: Make, tmp_path: Path) -> None:
+    """Each program finds its own copies, whatever earlier ones did to theirs."""
+    case, mesh, place = tmp_path / "case", tmp_path / "mesh.dat", tmp_path / "runs"
+    (case / "sub").mkdir(parents=True)
+    for path in (case / "a.cfg", case / "sub" / "b.cfg", mesh):
+        path.write_text(path.name)
+    options = {"input_files": f"{case}, {mesh}", "work_dir": str(place)}
+    envs = [external(cartpole(), **options) for _ in range(2)]
+    folders = sorted(place.iterdir())
+    assert len(folders) == 2
+    for folder in folders:
+        held = {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()}
+        assert {n for n in held if "log" not in n} == {"a.cfg", "mesh.dat", "sub/b.cfg"}
+    (folders[0] / "a.cfg").write_text("changed")
+    assert (case / "a.cfg").read_text() == "a.cfg"
+    envs[0].close()
+    assert len([*place.iterdir()]) == 1
+    kept = external(cartpole(), **options, keep_folders=True)
+    kept.close()
+    envs[1].close()
+    (folder,) = place.iterdir()
+    assert (folder / "sub" / "b.cfg").is_file()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [({"input_files": "/no/such"}, "there is no"), ({"keep_folders": True}, "input_files makes")],
+)
+def test_input_files_that_cannot_be(external: Make, options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        external(cartpole(), **options)
 
 
 def test_an_image_of_bytes(external: Make, tmp_path: Path) -> None:

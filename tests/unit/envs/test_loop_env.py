@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -14,7 +15,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from gymnasium.envs.classic_control.pendulum import PendulumEnv
-from support.programs import CXX, cartpole, compiled, pendulum
+from support.programs import CXX, ROOT, cartpole, compiled, in_fortran, pendulum
 
 from exarl.envs import make_env
 from exarl.envs.external.loop_client import ExaClient
@@ -332,6 +333,7 @@ def started(command: str) -> LoopEnv:
 def test_a_program_in_c_that_waits() -> None:
     """A cut episode is begun again, in a new process and by its seed."""
     env = started(hasty(-1, 3))
+    assert env.describe() == {"reward": 'in "units" of C:\\', "observation": "counts steps"}
     for steps in (3, 1, 3):
         assert env.reset(seed=0)[0] == 0
         for step in range(steps):
@@ -394,4 +396,34 @@ def test_the_header_in_cplusplus(tmp_path: Path) -> None:
     env = started(f"{program} -1 2")
     env.reset()
     assert env.step(1)[1] == 1.5
+    env.close()
+
+
+def test_the_heater_in_fortran() -> None:
+    env = started(in_fortran(ROOT / "examples" / "client" / "heater.f90"))
+    known = "temperature in degrees Celsius, level of the water"
+    assert env.describe() == {"reward": "10 K s", "observation": known}
+    for power in (0, 2):
+        temperature = env.reset(seed=30)[0][0]
+        assert temperature == 50
+        for _ in range(200):
+            seen, reward, over, cut, _ = env.step(power)
+            assert bool(seen[0] > temperature) is (power == 2)
+            assert -4.3 < reward <= 0
+            temperature = seen[0]
+        assert (over, cut) == (False, True)
+    env.close()
+
+
+def test_the_thermostat_in_python_cannot_wait() -> None:
+    env = started(f"{sys.executable} {ROOT / 'examples' / 'client' / 'thermostat.py'}")
+    env.reset(seed=0)
+    for step in range(100):
+        if step == 50:
+            time.sleep(0.1)  # about 20 decisions
+        *_, cut, info = env.step(np.array([0.5]))
+        if 52 < step < 62:
+            assert TAKEN in info
+    assert cut
+    assert info["late"] >= 10
     env.close()

@@ -43,26 +43,36 @@ def key_at(address: str, key_file: str | None) -> bytes | None:
     return open_key(os.environ, Path(key_file or "").expanduser())[0]
 
 
-class Caller:
-    """Listens at ``address`` and talks to one client at a time.
-
-    ``accept`` waits for the client; the other methods are for afterwards.
-    """
-
-    patience = 0.0  # a client is not ended: it only learns that EXARL closes
+class Door:
+    """Where clients connect to an environment; they wait until they are let in."""
 
     def __init__(self, address: str, key: bytes | None) -> None:
-        self._address, self._key = address, key
-        self._stream: Stream | None = None
+        self.address, self.key = address, key
         self._file: UnixAddress | None = None
         if address.startswith(UNIX):
             self._file = UnixAddress(address.removeprefix(UNIX))
-            self._listener = socket.socket(fileno=self._file.descriptor)
+            self.listener = socket.socket(fileno=self._file.descriptor)
             return
         try:
-            self._listener = listen(address)
+            self.listener = listen(address)
         except OSError as error:
             raise ConfigError(f"cannot listen at {address}: {error.strerror}") from error
+
+    def close(self) -> None:
+        """Let no one in any more."""
+        self.listener.close()
+        if self._file is not None:
+            self._file.remove()
+
+
+class Caller:
+    """A client that has connected, or will: ``accept`` waits for it."""
+
+    patience = 0.0  # a client is not ended: it only learns that EXARL closes
+
+    def __init__(self, door: Door) -> None:
+        self._door = door
+        self._stream: Stream | None = None
 
     @property
     def connected(self) -> bool:
@@ -71,18 +81,19 @@ class Caller:
     def accept(self, timeout: float) -> bool:
         """Whether a client has connected within ``timeout`` s."""
         deadline = time.monotonic() + timeout
+        door = self._door
         while self._stream is None:
-            self._listener.settimeout(max(0.0, min(0.1, deadline - time.monotonic())))
+            door.listener.settimeout(max(0.0, min(0.1, deadline - time.monotonic())))
             try:
-                peer, _ = self._listener.accept()
+                peer, _ = door.listener.accept()
             except (TimeoutError, BlockingIOError):
                 if time.monotonic() >= deadline:
                     return False
                 continue
             try:
-                self._stream = Stream(peer, self._key, listens=True)
+                self._stream = Stream(peer, door.key, listens=True)
             except (WireError, EOFError) as error:
-                log.warning("a stranger at %s was refused: %s", self._address, error)
+                log.warning("a stranger at %s was refused: %s", door.address, error)
         return True
 
     def ask(self, data: bytes, timeout: float | None = None) -> bytes:
@@ -99,16 +110,13 @@ class Caller:
         late = isinstance(error, TimeoutError)
         what = f"gave {error}" if late else f"is lost: {error}"
         return EnvironmentFailure(
-            f"the client at {self._address} {what}", "timeout" if late else "crash"
+            f"the client at {self._door.address} {what}", "timeout" if late else "crash"
         )
 
     def close(self) -> None:
-        """Tell the client that EXARL closes, and listen no more."""
+        """Tell the client that EXARL closes."""
         if self._stream is not None:
             with suppress(EOFError, TimeoutError, WireError):
                 self._stream.post(encode_empty(Kind.CLOSE))
                 self._stream.flush(_FAREWELL_S)
             self._stream.close()
-        self._listener.close()
-        if self._file is not None:
-            self._file.remove()

@@ -87,6 +87,9 @@ class ClientEnv(ExaEnv):
 
     def close(self) -> None:
         """End the connection, and what was started for it."""
+        self._hang_up()
+
+    def _hang_up(self) -> None:
         self._connected = False
         if self._end is not None:
             self._end()

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
+from exarl.envs.context import EnvContext
 from exarl.envs.external.client import ClientEnv
+from exarl.envs.external.launch import launch
 from exarl.envs.external.program import Program, Transport
 from exarl.envs.external.protocol import STEP, Kind
 from exarl.errors import EnvironmentFailure
@@ -73,7 +75,7 @@ class ProgramEnv(ClientEnv, Generic[P]):
         return self._program.failure(error)
 
     def _open(self) -> None:
-        self.close()
+        self._hang_up()
         self._program = self._start()
         # Also when no one closes this environment: the program must not outlive it.
         self._end = weakref.finalize(self, self._program.close)
@@ -93,7 +95,7 @@ class ProgramEnv(ClientEnv, Generic[P]):
         except (EOFError, TimeoutError) as error:
             failure = self._failure(asked, error)
             self._program.patience = 0.0
-            self.close()
+            self._hang_up()
             raise failure from None
 
 
@@ -107,6 +109,9 @@ class ExternalEnv(ProgramEnv[Program]):
     timeout: seconds that an answer may take; null: as long as the program lives.
     start_timeout: seconds until the program must have connected and described its spaces.
     work_dir: the folder it runs in, made if need be, and where its output goes.
+    input_files: files and folders, separated by commas, that are copied into a folder of its own, in
+        which it runs; that is in work_dir, else in the environment's folder of the run.
+    keep_folders: whether these folders are kept when their programs have ended.
     """
 
     def __init__(
@@ -116,21 +121,24 @@ class ExternalEnv(ProgramEnv[Program]):
         timeout: float | None = None,
         start_timeout: float = 60.0,
         work_dir: str | None = None,
+        input_files: str | None = None,
+        keep_folders: bool = False,
+        *,
+        context: EnvContext | None = None,
     ) -> None:
-        self._command = split_command(command)
-        self._transport: Transport = transport
+        words = split_command(command)
         if transport not in ("socket", "stdio"):
             raise ValueError(f"transport is 'socket' or 'stdio', not {transport!r}")
         check_seconds(timeout=timeout, start_timeout=start_timeout)
         self._timeouts = Timeouts(timeout, timeout, start_timeout)
-        self._work_dir = Path(work_dir).expanduser().absolute() if work_dir else None
+        self._launch = launch(words, transport, work_dir, input_files, keep_folders, context)
         self._begin()
 
     def _start(self) -> Program:
-        return Program(self._command, transport=self._transport, work_dir=self._work_dir)
+        return self._launch.start()
 
     def _peer(self, asked: Kind | None = None) -> str:
-        return f"'{self._command[0]}'"
+        return f"'{self._launch.command[0]}'"
 
 
 def check_seconds(**limits: object) -> None:

@@ -281,8 +281,25 @@ EXARL_API int exarl_end_episode(exarl_client *client, const void *observation, i
     return told;
 }
 
-/* The exarl_env of a client, for Fortran. */
+/* -- for Fortran, which has no NULL and calls one function by one interface ------------------------- */
+
 EXARL_API exarl_env *exarl_env_of(const exarl_client *client) { return client->env; }
+
+EXARL_API exarl_client *exarl_connect_to(const char *address, double seconds)
+{
+    return exarl_connect(*address ? address : NULL, seconds);
+}
+
+EXARL_API int exarl_get_choice(exarl_client *client, const void *observation, int64_t *action,
+                               double seconds)
+{
+    return exarl_get_action(client, observation, action, seconds);
+}
+
+EXARL_API int exarl_log_choice(exarl_client *client, const void *observation, const int64_t *action)
+{
+    return exarl_log_action(client, observation, action);
+}
 
 #ifdef __cplusplus
 }

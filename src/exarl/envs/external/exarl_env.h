@@ -85,6 +85,7 @@ typedef struct exarl_env {
     int in, out, is_socket;
     int (*post)(void *, const unsigned char *, size_t); /* of exarl_client.h: sends instead */
     void *client;
+    char *about; /* what exarl_about has said, as JSON */
     uint64_t session;
     int64_t seed;
     exarl_space observation, action;
@@ -292,6 +293,7 @@ EXARL_API void exarl_close(exarl_env *env)
     free(env->action.first);
     free(env->action.second);
     free(env->buffer);
+    free(env->about);
     free(env);
 }
 
@@ -369,7 +371,11 @@ static int exarl_describe_(exarl_env *env)
     layouts[5] = &number;
     data[5] = &offered;
     layouts[6] = &text;
-    data[6] = "{}"; /* nothing else to say */
+    data[6] = "{}";
+    if (env->about) {
+        text.dims[0] = strlen(env->about);
+        data[6] = env->about;
+    }
     return exarl_send_(env, 2, env->extended ? 7 : 5, layouts, data);
 }
 
@@ -522,6 +528,33 @@ EXARL_API int exarl_info(exarl_env *env, const char *name, double value)
     env->name_bytes += length;
     env->values[env->infos++] = value;
     return 0;
+}
+
+static char *exarl_quoted_(char *at, const char *text)
+{
+    *at++ = '"';
+    for (; *text; text++) {
+        if (*text == '"' || *text == '\\') *at++ = '\\';
+        *at++ = (unsigned char)*text < ' ' ? ' ' : *text;
+    }
+    *at++ = '"';
+    return at;
+}
+
+/* Say, before the first exarl_wait, something about this environment for people: "reward", "kJ/mol". */
+EXARL_API void exarl_about(exarl_env *env, const char *name, const char *text)
+{
+    static const char start[] = "{\"about\":{";
+    size_t before = env->about ? strlen(env->about) - 2 : sizeof start - 1; /* without the }} */
+    char *about = (char *)exarl_memory_(before + 2 * (strlen(name) + strlen(text)) + 16), *at = about + before;
+    memcpy(about, env->about ? env->about : start, before);
+    if (env->about) *at++ = ',';
+    at = exarl_quoted_(at, name);
+    *at++ = ':';
+    at = exarl_quoted_(at, text);
+    memcpy(at, "}}", 3);
+    free(env->about);
+    env->about = about;
 }
 
 /* Say, before the first exarl_wait, that this program can save and restore a running episode. */

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import weakref
+
 import numpy as np
 from gymnasium import spaces
 
 from exarl.envs.base import Info
 from exarl.envs.context import EnvContext
-from exarl.envs.external.caller import Caller, key_at, place_of
+from exarl.envs.external.caller import Caller, Door, key_at, place_of
 from exarl.envs.external.client import Seen
 from exarl.envs.external.env import ProgramEnv, Timeouts, check_seconds, split_command
 from exarl.envs.external.extras import Extra
+from exarl.envs.external.launch import launch
 from exarl.envs.external.program import Program
 from exarl.envs.external.protocol import Kind, Message, ProtocolError, decode, encode
 from exarl.envs.external.spaces import check_value
@@ -34,6 +37,7 @@ class LoopEnv(ProgramEnv[Program | Caller]):
     key_file: the file with the key, made if it does not exist; else the key is in EXARL_JOIN_KEY.
     timeout: seconds from an action to what the program says next; null: as long as it lives.
     start_timeout: seconds until the program must have connected; null: any time.
+    work_dir, input_files, keep_folders: where a command runs, as for ExaExternal-v0.
     """
 
     _wanted = Extra.INFO | Extra.LOOP
@@ -45,6 +49,9 @@ class LoopEnv(ProgramEnv[Program | Caller]):
         key_file: str | None = None,
         timeout: float | None = None,
         start_timeout: float | None = 60.0,
+        work_dir: str | None = None,
+        input_files: str | None = None,
+        keep_folders: bool = False,
         *,
         context: EnvContext,
     ) -> None:
@@ -53,10 +60,17 @@ class LoopEnv(ProgramEnv[Program | Caller]):
                 "give 'command' (EXARL starts it) or 'address' (it connects by itself)"
             )
         check_seconds(timeout=timeout, start_timeout=start_timeout)
-        self._command = None if command is None else split_command(command)
-        self._address = None if address is None else place_of(address, context.index)
-        self._key = None if self._address is None else key_at(self._address, key_file)
+        self._launch = None
+        if command is not None:
+            words = split_command(command)
+            self._launch = launch(words, "socket", work_dir, input_files, keep_folders, context)
+        self._address: str | None = None
         self._timeouts = Timeouts(timeout, timeout, start_timeout)
+        self._door: Door | None = None
+        if address is not None:
+            self._address = place_of(address, context.index)
+            self._door = Door(self._address, key_at(self._address, key_file))
+            weakref.finalize(self, self._door.close)
         self._running = False
         self._present: Seen | None = None
         self._taken: np.ndarray | None = None
@@ -71,7 +85,7 @@ class LoopEnv(ProgramEnv[Program | Caller]):
         if self._running and self._connected:
             if self._address is not None and self._present is not None:
                 return self._present, {}
-            self.close()
+            self._hang_up()
             if seed is None:  # a new process does not continue the random numbers
                 seed = int(self.np_random.integers(1 << 31))
         self._running = False
@@ -103,11 +117,16 @@ class LoopEnv(ProgramEnv[Program | Caller]):
     def get_state(self) -> Arrays:
         return {}
 
+    def close(self) -> None:
+        super().close()
+        if self._door is not None:
+            self._door.close()
+
     def _start(self) -> Program | Caller:
-        if self._command is not None:
-            return Program(self._command)
-        assert self._address is not None
-        return Caller(self._address, self._key)
+        if self._launch is not None:
+            return self._launch.start()
+        assert self._door is not None
+        return Caller(self._door)
 
     def _exchange(self, asked: Kind, data: bytes) -> bytes:
         answer = super()._exchange(asked, data)
@@ -121,4 +140,6 @@ class LoopEnv(ProgramEnv[Program | Caller]):
         return encode(Message(Kind.RESULT, arrays[1:], session))
 
     def _peer(self, asked: Kind | None = None) -> str:
-        return f"'{self._command[0]}'" if self._command else f"the client at {self._address}"
+        if self._launch is not None:
+            return f"'{self._launch.command[0]}'"
+        return f"the client at {self._address}"

@@ -35,7 +35,8 @@ class Program:
     which also a rank of an MPI launcher on this host can do; with ``stdio`` it talks over its standard
     input and output, which launchers carry from any host; with ``pair`` it inherits a socket, and the
     file ``memory`` if there is one. ``work_dir`` is the folder it runs in, and where its output goes;
-    without one it runs in the present folder, and its output is kept until the end. The output of a
+    without one it runs in the present folder, and its output is kept until the end; a ``temporary`` one
+    is removed with all it holds once the program is closed. The output of a
     program with a ``pair`` goes to the file ``output``, or to this process's stderr.
 
     ``{address}`` in the command is replaced by the address. ``last_moment`` are the seconds that a
@@ -49,6 +50,7 @@ class Program:
         *,
         transport: Transport = "socket",
         work_dir: Path | None = None,
+        temporary: bool = False,
         output: Path | None = None,
         memory: int | None = None,
         max_bytes: int = MAX_BYTES,
@@ -62,6 +64,7 @@ class Program:
         self._log: IO[bytes] | None = None
         self._listener: socket.socket | None = None
         self._folder: Path | None = None
+        self._temporary = work_dir if temporary else None
         self._max_bytes, self._last_moment = max_bytes, last_moment
         try:
             if transport == "pair":
@@ -238,6 +241,8 @@ class Program:
         self._tidy()
         if self._log is not None:
             self._log.close()
+        if self._temporary is not None:
+            shutil.rmtree(self._temporary, ignore_errors=True)
 
 
 def _private_folder() -> Path:

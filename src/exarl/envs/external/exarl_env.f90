@@ -37,6 +37,14 @@ module exarl_env
       integer(c_int), value :: n
     end subroutine
 
+    ! Say something about this environment for people, such as "reward" and "K"; both texts end with
+    ! c_null_char.
+    subroutine exarl_about(env, name, text) bind(c)
+      import :: c_char, c_ptr
+      type(c_ptr), value :: env
+      character(kind=c_char), intent(in) :: name(*), text(*)
+    end subroutine
+
     ! Wait for exarl_reset, exarl_step, exarl_closed or exarl_failed.
     function exarl_wait(env) bind(c) result(asked)
       import :: c_int, c_ptr
