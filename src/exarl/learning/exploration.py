@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from exarl.learning.distributions import FORBIDDEN, is_allowed, sample_among
 from exarl.types import Array, Namespace
 
 LEARNER, EXPLORATION, EPISODE, EVALUATION, RESTART, IDENTITY = range(6)
@@ -127,6 +128,18 @@ def epsilon_greedy(xp: Namespace, q_values: Array, epsilon: float | Array, unifo
     if isinstance(explore, np.ndarray) and True not in explore.tobytes():
         return greedy
     return xp.where(explore, (uniform[:, 1] * q_values.shape[-1]).astype(greedy.dtype), greedy)
+
+
+def epsilon_greedy_among(
+    xp: Namespace, q_values: Array, epsilon: float | Array, uniform: Array
+) -> Array:
+    """``epsilon_greedy`` for what ``distributions.among`` gives: never an action that is forbidden, and
+    where there are factors all of them at once, with a uniform number for each."""
+    level = xp.where(is_allowed(xp, q_values), 0.0, FORBIDDEN)
+    factors = q_values.ndim > 2
+    drawn = sample_among(xp, level, uniform[:, 1:] if factors else uniform[:, 1])
+    explore = uniform[:, :1] if factors else uniform[:, 0]
+    return xp.where(explore < epsilon, drawn, q_values.argmax(-1))
 
 
 def ou_noise(
