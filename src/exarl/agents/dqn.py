@@ -229,7 +229,7 @@ class DeepQ(OffPolicy[DQNConfig]):
         """The mean value of actions that are allowed."""
         if self._plain:
             return q_values.mean()
-        allowed = is_allowed(xp, q_values)
+        allowed = is_allowed(q_values)
         return xp.where(allowed, q_values, 0).sum() / allowed.sum()
 
     def rows(self, xp: Namespace, hyper: Hyper, block: AnyBlock) -> dict[str, Array]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import reduce
-from operator import getitem
 from typing import Any
 
 import numpy as np
@@ -96,21 +94,20 @@ class VectorLayout:
 
     def encoder(self) -> Encode:
         """The vector of an observation. Bytes of images beside other numbers are divided by 255."""
-        spec, plan = self.spec, [(leaf, *_taken(leaf)) for leaf in self.leaves]
-        scaled = spec.dtype != "uint8"
+        dtype = self.spec.dtype
+        plan = [(leaf, *_taken(leaf, dtype)) for leaf in self.leaves]
 
         def encode(observation: Any) -> np.ndarray:
-            vector = np.empty(spec.shape, spec.dtype)
-            for leaf, shape, flatten in plan:
-                value = reduce(getitem, leaf.path, observation)
-                if flatten is not None:
-                    value = flatten(value)
-                elif np.shape(value) != shape:
-                    raise ValueError(f"{leaf.name} has shape {np.shape(value)}, not {shape}")
-                vector[leaf.place] = value if len(shape) == 1 else np.ravel(value)
-                if scaled and leaf.kind == "image":
-                    vector[leaf.place] /= 255
-            return vector
+            arrays = []
+            for leaf, shape, arrange in plan:
+                value = observation
+                for key in leaf.path:
+                    value = value[key]
+                array = np.asarray(value if arrange is None else arrange(value))
+                if array.shape != shape:
+                    raise ValueError(f"{leaf.name} has shape {array.shape}, not {shape}")
+                arrays.append(array if array.ndim == 1 else array.reshape(-1))
+            return np.concatenate(arrays, dtype=dtype, casting="unsafe")
 
         return encode
 
@@ -174,9 +171,11 @@ def _shape(leaf: Leaf) -> tuple[int, ...]:
     return (leaf.place.stop - leaf.place.start,)
 
 
-def _taken(leaf: Leaf) -> tuple[tuple[int, ...], Encode | None]:
-    """The shape of a part's values, and how they become a vector if not by that."""
+def _taken(leaf: Leaf, dtype: str) -> tuple[tuple[int, ...], Encode | None]:
+    """The shape of a part's values, and what is done to them if not nothing."""
     space = leaf.space
+    if leaf.kind == "image" and dtype != "uint8":
+        return space.shape or (), lambda value: np.asarray(value, np.float32) / 255
     if isinstance(space, spaces.Box | spaces.MultiBinary):
         return space.shape or (), None
     size = leaf.place.stop - leaf.place.start

@@ -55,23 +55,26 @@ class Masked(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def step(self, action: Any) -> Any:
         found: Any = self.env.step(action)
-        if not isinstance(found, tuple | list) or len(found) != 5:
-            return found  # which the caller will say
-        observation, reward, terminated, truncated, info = found
+        try:
+            observation, reward, terminated, truncated, info = found
+        except (TypeError, ValueError):
+            return found  # which the caller will explain
         seen = self._with_mask(observation, info, terminated or truncated)
         return seen, reward, terminated, truncated, info
 
     def _with_mask(self, observation: Any, info: Any, over: bool) -> dict[str, Any]:
         try:
-            mask = np.asarray(self._mask_of(observation, info)).ravel() != 0
+            mask = np.asarray(self._mask_of(observation, info))
         except (KeyError, TypeError) as error:
             raise self._failure(f"gave no {KEY}") from error
         if mask.size != self._size:
             raise self._failure(f"gave an {KEY} of {mask.size} entries, not {self._size}")
-        if b"\1" not in mask.tobytes():  # much cheaper than any()
+        if not mask.tobytes().strip(b"\0"):  # much cheaper than any()
             if not over:
                 raise self._failure(f"gave an {KEY} that allows no action")
             mask = np.ones(self._size, bool)
+        if mask.ndim != 1:
+            mask = mask.ravel()
         return {**observation, KEY: mask} if self._whole else {SEEN: observation, KEY: mask}
 
     def _failure(self, what: str) -> EnvironmentFailure:

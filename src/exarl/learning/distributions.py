@@ -51,7 +51,7 @@ def _places(choices: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
     return first + np.minimum(column, counts - 1), column < counts
 
 
-def is_allowed(xp: Namespace, logits: Array) -> Array:
+def is_allowed(logits: Array) -> Array:
     """Which of what ``among`` gave is allowed."""
     return logits > 0.5 * FORBIDDEN
 
@@ -63,7 +63,7 @@ def sample_among(xp: Namespace, logits: Array, uniform: Array) -> Array:
     if xp is np:
         return drawn
     # A device may sum in another order and round: a weight of 0 need not leave the sum as it is.
-    right = xp.take_along_axis(is_allowed(xp, logits), drawn[..., None], -1)[..., 0]
+    right = xp.take_along_axis(is_allowed(logits), drawn[..., None], -1)[..., 0]
     return xp.where(right, drawn, logits.argmax(-1))
 
 

@@ -135,11 +135,12 @@ def epsilon_greedy_among(
 ) -> Array:
     """``epsilon_greedy`` for what ``distributions.among`` gives: never an action that is forbidden, and
     where there are factors all of them at once, with a uniform number for each."""
-    level = xp.where(is_allowed(xp, q_values), 0.0, FORBIDDEN)
-    factors = q_values.ndim > 2
+    greedy, explore = q_values.argmax(-1), uniform[:, 0] < epsilon
+    if isinstance(explore, np.ndarray) and True not in explore.tobytes():
+        return greedy
+    level, factors = xp.where(is_allowed(q_values), 0.0, FORBIDDEN), q_values.ndim > 2
     drawn = sample_among(xp, level, uniform[:, 1:] if factors else uniform[:, 1])
-    explore = uniform[:, :1] if factors else uniform[:, 0]
-    return xp.where(explore < epsilon, drawn, q_values.argmax(-1))
+    return xp.where(explore[:, None] if factors else explore, drawn, greedy)
 
 
 def ou_noise(

@@ -72,6 +72,8 @@ class Parted:
     def apply(
         self, xp: Namespace, params: Params, observations: Array, extra: Array | None = None
     ) -> Array:
+        if self._only is not None and extra is None:
+            return self.inner.apply(xp, params, observations[..., self._only])
         seen, more = self._split(xp, observations, extra)
         return self.inner.apply(xp, params, seen, *more)
 
@@ -110,6 +112,11 @@ class Parted:
         if len(more) > 1:
             return seen, (xp.concatenate([array.astype(more[0].dtype) for array in more], -1),)
         return seen, tuple(more)
+
+    @cached_property
+    def _only(self) -> slice | None:
+        """Where all that is seen stands together; None where it does not, or is more than numbers."""
+        return self._places[0] if len(self._places) == 1 and not self.image else None
 
     @cached_property
     def _places(self) -> tuple[slice, ...]:
