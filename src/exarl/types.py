@@ -6,10 +6,12 @@ Shapes: ``T`` steps, ``B`` environments, ``K`` episodes that ended inside the bl
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -71,12 +73,32 @@ class ArraySpec:
         return np.zeros((*leading, *self.shape), self.dtype)
 
 
+PartKind = Literal["numbers", "image", "mask"]
+"""How a part of an observation is seen; a mask says which actions are allowed."""
+
+
+@dataclass(frozen=True)
+class ObservationPart:
+    """A part of an observation that is one vector of several: where it stands and its shape."""
+
+    name: str
+    kind: PartKind
+    start: int
+    shape: tuple[int, ...]
+
+    @property
+    def place(self) -> slice:
+        """Its numbers in the vector."""
+        return slice(self.start, self.start + math.prod(self.shape))
+
+
 @dataclass(frozen=True)
 class EnvSpec:
     """What an agent must know of an environment, after flattening and action mapping.
 
     ``n_actions`` counts the actions of a discrete space and is None for a continuous one, whose
-    bounds are then ``action_low`` and ``action_high`` (flattened).
+    bounds are then ``action_low`` and ``action_high`` (flattened), and for one of several factors,
+    each of which has as many values as ``choices`` says.
     """
 
     env_id: str
@@ -93,6 +115,34 @@ class EnvSpec:
     spaces: Mapping[str, Any] = field(default_factory=dict)
     """The environment's own ``observation`` and ``action`` space as JSON (``envs.space_json``), so that
     a policy can be used without the environment; empty where a space has no such form."""
+    choices: tuple[int, ...] = ()
+    """Of actions [factors]: how many values each factor has."""
+    parts: tuple[ObservationPart, ...] = ()
+    """Of an observation whose parts are not all seen alike; empty where it is seen as one array. Such
+    an observation is a vector, or with stacked frames [frames, size]."""
+
+    @property
+    def discrete(self) -> bool:
+        """Whether actions are chosen from a list, or from one for each factor."""
+        return self.n_actions is not None or bool(self.choices)
+
+    @property
+    def action_size(self) -> int:
+        """Actions to choose from, those of all factors together, or dimensions of a continuous one."""
+        return self.n_actions or sum(self.choices) or math.prod(self.action.shape)
+
+    @cached_property
+    def mask(self) -> ObservationPart | None:
+        """The part of observations that says which actions are allowed, if there is one."""
+        return next((part for part in self.parts if part.kind == "mask"), None)
+
+    def allowed(self, observations: Array) -> Array | None:
+        """Which actions [..., A] the masks of observations allow; None where there are no masks."""
+        if self.mask is None:
+            return None
+        if len(self.observation.shape) > 1:  # that of the newest of stacked frames
+            observations = observations[..., -1, :]
+        return observations[..., self.mask.place] > 0
 
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
@@ -109,6 +159,11 @@ class EnvSpec:
                 "action": array(data["action"]),
                 "action_low": tuple(data["action_low"]),
                 "action_high": tuple(data["action_high"]),
+                "choices": tuple(data.get("choices", ())),
+                "parts": tuple(
+                    ObservationPart(**{**part, "shape": tuple(part["shape"])})
+                    for part in data.get("parts", ())
+                ),
             }
         )
 

@@ -49,7 +49,7 @@ class NetworkAgent(ExaAgent, Generic[C]):
     def __init__(self, spec: EnvSpec, config: C, network: MakeNetwork, seed: int) -> None:
         super().__init__(spec, config, network, seed)
         self.config: C = config
-        self._normalizers = Normalizers.of(config, spec.observation)
+        self._normalizers = Normalizers.of(config, spec)
         make = network if config.precision == "float32" else _reduced(network)
         self.algorithm = self.make_algorithm(spec, config, make)
         self.hyper = hyper_of(config)
@@ -312,8 +312,8 @@ class NetworkAgent(ExaAgent, Generic[C]):
         """What acting needs beside parameters, which the host knows."""
         norm: dict[str, Array] = {}
         if self._normalizers.observations:
-            seen = self._moments[0]
-            norm = {"norm/mean": seen.mean, "norm/std": seen.std}
+            own = self._normalizers.of_observations(np, self._moments[0])
+            norm = {f"norm/{name}": array for name, array in own.items()}
         now = self.algorithm.schedules(np, self.hyper, self._steps)
         return {**norm, **{f"now/{name}": np.asarray(value, "f4") for name, value in now.items()}}
 

@@ -17,6 +17,7 @@ import numpy as np
 from exarl.agents.blocks import AnyBlock, Rewarded
 from exarl.agents.optimizers import OptimizerConfig, ScheduleEnd
 from exarl.config import param
+from exarl.learning.distributions import among
 from exarl.networks.network import Network
 from exarl.types import (
     Array,
@@ -289,6 +290,11 @@ class Algorithm(ABC, Generic[C_co]):
         return None
 
     # -- shared -------------------------------------------------------------------------------------
+
+    def among(self, xp: Namespace, outputs: Array, observations: Array) -> Array:
+        """Logits or values [..., A], or [..., factors, choices], of the actions that the masks of the
+        observations allow; the others are ``distributions.FORBIDDEN``."""
+        return among(xp, outputs, self.spec.allowed(observations), self.spec.choices)
 
     def rewards(self, hyper: Hyper, steps: Rewarded) -> Array:
         """The rewards as they are learned; those that are normalised are divided and cut off when

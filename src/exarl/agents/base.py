@@ -63,6 +63,11 @@ class ExaAgent(ABC):
     """Defaults for the run and for networks that suit this agent better than the general ones, as in a
     tuned file: ``{"block_steps": 512, "models": {"MLP": {"hidden": [256, 256]}}}``."""
     action_kind: str = "discrete"
+    factors_actions: bool = False
+    """Whether it can choose the numbers of an action each by itself (``EnvSpec.choices``), rather than
+    one of all combinations."""
+    respects_masks: bool = False
+    """Whether it never chooses an action that the mask of an observation forbids (``EnvSpec.mask``)."""
     recorded: Mapping[str, ArraySpec] = {}
     """What ``action`` records beside each action, and the learner finds in the block."""
     memory: Mapping[str, ArraySpec] = {}

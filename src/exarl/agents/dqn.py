@@ -30,7 +30,13 @@ from exarl.agents.optimizers import ScheduleEnd
 from exarl.config import param
 from exarl.errors import ConfigError
 from exarl.learning import losses
-from exarl.learning.exploration import epsilon_at, epsilon_end, epsilon_greedy
+from exarl.learning.distributions import is_allowed
+from exarl.learning.exploration import (
+    epsilon_at,
+    epsilon_end,
+    epsilon_greedy,
+    epsilon_greedy_among,
+)
 from exarl.types import Array, ArraySpec, Batch, EnvSpec, Memory, Metrics, Namespace, Params
 
 
@@ -85,7 +91,8 @@ class DeepQ(OffPolicy[DQNConfig]):
 
     @property
     def greedy(self) -> slice:
-        return slice(1, None) if self.config.dueling else slice(None)  # the value moves no action
+        valued = self.config.dueling or self.spec.choices
+        return slice(1, None) if valued else slice(None)  # the value moves no action
 
     def target(self, params: Params) -> Params:
         return params
@@ -102,10 +109,17 @@ class DeepQ(OffPolicy[DQNConfig]):
         memory: Memory | None,
     ) -> tuple[Array, dict[str, Array], Memory]:
         outputs, after = acting.forward("q", observations, memory)
-        q_values = self._values(xp, outputs)
+        q_values = self._values(xp, outputs, observations)
         if rng is None:
             return q_values.argmax(-1), {}, after
-        return epsilon_greedy(xp, q_values, acting.now["epsilon"], rng.uniform(2)), {}, after
+        uniform = rng.uniform(1 + (len(self.spec.choices) or 1))
+        explore = epsilon_greedy if self._plain else epsilon_greedy_among
+        return explore(xp, q_values, acting.now["epsilon"], uniform), {}, after
+
+    @property
+    def _plain(self) -> bool:
+        """Whether there is one list of actions, of which all are always allowed."""
+        return self.spec.n_actions is not None and self.spec.mask is None
 
     def schedules(self, xp: Namespace, hyper: Hyper, steps: float | Array) -> dict[str, Array]:
         decay = (hyper["epsilon"], hyper["epsilon_min"], hyper["epsilon_decay"])
@@ -166,11 +180,18 @@ class DeepQ(OffPolicy[DQNConfig]):
             if (made := batch.get("target")) is None:
                 made = self.targets(xp, state.params, state.target, batch)
             targets, q_tm1 = made, self.q_values(xp, params, batch["observation"])
-        errors = targets - losses.select(xp, q_tm1, actions)  # [N] or [T, N]
         penalty = losses.huber if self.config.loss == "huber" else losses.squared
-        value = weighted_mean(penalty(xp, errors), batch)
-        sizes = xp.abs(errors)
-        metrics: Metrics = {"loss": value, "q_mean": q_tm1.mean(), "td_error": sizes.mean()}
+        chosen = losses.select(xp, q_tm1, actions)  # [N] or [T, N]; of factors [..., factors]
+        errors = (targets[..., None] if self.spec.choices else targets) - chosen
+        penalties, sizes = penalty(xp, errors), xp.abs(errors)
+        if self.spec.choices:
+            penalties, sizes = penalties.mean(-1), sizes.mean(-1)
+        value = weighted_mean(penalties, batch)
+        metrics: Metrics = {
+            "loss": value,
+            "q_mean": self._mean(xp, q_tm1),
+            "td_error": sizes.mean(),
+        }
         if "weight" in batch:
             metrics["priority"] = sizes if sizes.ndim == 1 else sizes.mean(0)
         return value, metrics
@@ -183,14 +204,33 @@ class DeepQ(OffPolicy[DQNConfig]):
             if self.config.double
             else q_t_value
         )
-        return losses.q_targets(xp, batch["reward"], batch["discount"], q_t_value, q_t_selector)
+        return self._bellman(xp, batch, q_t_value, q_t_selector)
+
+    def _bellman(self, xp: Namespace, batch: Batch, q_value: Array, q_selector: Array) -> Array:
+        """Of factors, the mean of what each of them promises (Tavakoli et al., arXiv 1711.08946)."""
+        if not self.spec.choices:
+            return losses.q_targets(xp, batch["reward"], batch["discount"], q_value, q_selector)
+        best = losses.select(xp, q_value, q_selector.argmax(-1))
+        return batch["reward"] + batch["discount"] * best.mean(-1)
 
     def q_values(self, xp: Namespace, params: Params, observations: Array) -> Array:
-        """[N, A]"""
-        return self._values(xp, self.apply(xp, params, "q", observations))
+        """[N, A], or [N, factors, choices]; see ``among``."""
+        return self._values(xp, self.apply(xp, params, "q", observations), observations)
 
-    def _values(self, xp: Namespace, outputs: Array) -> Array:
-        return losses.dueling(xp, outputs) if self.config.dueling else outputs
+    def _values(self, xp: Namespace, outputs: Array, observations: Array) -> Array:
+        if self.spec.choices:
+            value, advantages = outputs[..., :1], outputs[..., 1:]
+            outputs = value + losses.centred(xp, advantages, self.spec.choices)
+        elif self.config.dueling:
+            outputs = losses.dueling(xp, outputs)
+        return self.among(xp, outputs, observations)
+
+    def _mean(self, xp: Namespace, q_values: Array) -> Array:
+        """The mean value of actions that are allowed."""
+        if self._plain:
+            return q_values.mean()
+        allowed = is_allowed(q_values)
+        return xp.where(allowed, q_values, 0).sum() / allowed.sum()
 
     def rows(self, xp: Namespace, hyper: Hyper, block: AnyBlock) -> dict[str, Array]:
         """What the replay keeps: transitions, states with their ready targets, or sequences."""
@@ -227,10 +267,9 @@ class DeepQ(OffPolicy[DQNConfig]):
         """Bellman targets [T, N]."""
         ahead = self._ahead(xp, target, batch)
         chooser = self._ahead(xp, params, batch) if self.config.double else ahead
-        ahead, chooser = (
-            xp.take_along_axis(q, batch["last"][..., None], 0) for q in (ahead, chooser)
-        )
-        return losses.q_targets(xp, batch["reward"], batch["discount"], ahead, chooser)
+        last = batch["last"].reshape(*batch["last"].shape, *[1] * (ahead.ndim - 2))
+        ahead, chooser = (xp.take_along_axis(q, last, 0) for q in (ahead, chooser))
+        return self._bellman(xp, batch, ahead, chooser)
 
     def _along(self, xp: Namespace, params: Params, batch: Batch) -> tuple[Array, Memory]:
         """Action values [T, N, A], and the memory after each step."""
@@ -238,7 +277,7 @@ class DeepQ(OffPolicy[DQNConfig]):
         outputs, after = unroll(
             xp, self.networks["q"], part(params, "q"), batch["observation"], memory, batch["reset"]
         )
-        return self._values(xp, outputs), after
+        return self._values(xp, outputs, batch["observation"]), after
 
     def _learned(self, xp: Namespace, params: Params, warming: Params, batch: Batch) -> Array:
         """Action values of the steps after the burn-in, whose memory the parameters ``warming`` make:
@@ -255,7 +294,8 @@ class DeepQ(OffPolicy[DQNConfig]):
         after = {name: flat(array) for name, array in self._along(xp, params, batch)[1].items()}
         seen = batch["next_observation"]
         outputs, _ = self.networks["q"].step(xp, part(params, "q"), flat(seen), after)
-        return self._values(xp, outputs).reshape(*seen.shape[:2], -1)
+        values = self._values(xp, outputs, flat(seen))
+        return values.reshape(*seen.shape[:2], *values.shape[1:])
 
 
 def by_time(batch: Batch) -> Batch:
@@ -273,9 +313,11 @@ def _cut(batch: Batch, steps: slice) -> Batch:
 
 def make(spec: EnvSpec, config: DQNConfig, network: MakeNetwork) -> DeepQ:
     """The algorithm for an environment; ConfigError when it cannot learn there."""
-    if spec.n_actions is None:
+    if not spec.discrete:
         raise ConfigError(f"DQN-v0 needs discrete actions; {spec.env_id} has continuous ones")
-    algorithm = DeepQ(spec, config, {"q": network(spec.n_actions + config.dueling)})
+    algorithm = DeepQ(
+        spec, config, {"q": network(spec.action_size + bool(config.dueling or spec.choices))}
+    )
     if algorithm.memory and config.data_generation != "learner":
         raise ConfigError("data_generation must be learner with a network that has memory")
     if config.normalize_rewards and config.data_generation != "learner":
@@ -291,6 +333,7 @@ class DQN(NetworkAgent[DQNConfig]):
         "models": {"MLP": {"layer_norm": True}, "CNN": {"layer_norm": True}}
     }
     action_kind = "discrete"
+    factors_actions = respects_masks = True
     metrics = ("loss", "q_mean", "td_error", "epsilon")
     make_algorithm = staticmethod(make)
 

@@ -12,7 +12,7 @@ from exarl.agents.base import Team
 from exarl.agents.blocks import AnyBlock
 from exarl.errors import CheckpointError
 from exarl.learning.normalise import Moments, deviation, normalised, sums_around, with_sums
-from exarl.types import Array, Arrays, ArraySpec, Batch, Block, Namespace
+from exarl.types import Array, Arrays, Batch, Block, EnvSpec, Namespace
 
 NAMES = ("seen", "returns")
 
@@ -27,12 +27,16 @@ class Normalizers:
     observations: bool
     rewards: bool
     shape: tuple[int, ...]
+    as_they_are: tuple[slice, ...] = ()
+    """Parts of observations that are not normalised."""
 
     @classmethod
-    def of(cls, config: AlgorithmConfig, observation: ArraySpec) -> Normalizers:
-        """Images are not normalised: networks scale them."""
+    def of(cls, config: AlgorithmConfig, spec: EnvSpec) -> Normalizers:
+        """Images are not normalised, since networks scale them, nor are masks."""
+        observation = spec.observation
         observations = config.normalize_observations and observation.dtype == "float32"
-        return cls(observations, config.normalize_rewards, observation.shape)
+        others = tuple(part.place for part in spec.parts if part.kind != "numbers")
+        return cls(observations, config.normalize_rewards, observation.shape, others)
 
     @property
     def used(self) -> bool:
@@ -69,12 +73,23 @@ class Normalizers:
         joined = team.average(own, 1.0).astype(np.float64) * team.size
         return list(np.split(joined, [len(sums[0])]))
 
+    def of_observations(self, xp: Namespace, seen: Moments) -> dict[str, Array]:
+        """Mean and deviation that observations are normalised with."""
+        norm = {"mean": seen.mean, "std": deviation(xp, seen)}
+        if not self.as_they_are:
+            return norm
+        kept = np.zeros(self.shape, bool)
+        for place in self.as_they_are:
+            kept[..., place] = True
+        neutral = {"mean": 0.0, "std": 1.0}
+        return {name: xp.where(kept, neutral[name], array) for name, array in norm.items()}
+
     def norm(self, xp: Namespace, moments: tuple[Moments, Moments]) -> dict[str, Array]:
         """What updates normalise with."""
         seen, returns = moments
         norm: dict[str, Array] = {}
         if self.observations:
-            norm = {"mean": seen.mean, "std": deviation(xp, seen)}
+            norm = self.of_observations(xp, seen)
         if self.rewards:
             norm["return_std"] = deviation(xp, returns)
         return {name: xp.asarray(array, xp.float32) for name, array in norm.items()}

@@ -6,7 +6,6 @@ is generalised advantage estimation (arXiv 1506.02438).
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -79,12 +78,12 @@ class ActorCritic(Algorithm[C_co]):
 
     @property
     def discrete(self) -> bool:
-        return self.spec.n_actions is not None
+        return self.spec.discrete
 
     @property
     def size(self) -> int:
         """Actions to choose from, or dimensions of an action."""
-        return self.spec.n_actions or math.prod(self.spec.action.shape)
+        return self.spec.action_size
 
     @property
     def greedy(self) -> slice:
@@ -117,10 +116,14 @@ class ActorCritic(Algorithm[C_co]):
         outputs, after = acting.forward("policy", observations, memory)
         outputs = outputs[:, : self.size]
         if self.discrete:
+            logits = self.among(xp, outputs, observations)
             if rng is None:
-                return outputs.argmax(-1), {}, after
-            actions = dist.categorical_sample(xp, outputs, rng.uniform(1)[:, 0])
-            chosen = dist.log_softmax(xp, outputs)[xp.arange(len(actions)), actions]
+                return logits.argmax(-1), {}, after
+            actions = self._drawn(xp, logits, rng)
+            if self.spec.choices:
+                chosen = select(xp, dist.log_softmax(xp, logits), actions).sum(-1)
+            else:
+                chosen = dist.log_softmax(xp, logits)[xp.arange(len(actions)), actions]
             return actions, {"log_prob": chosen}, after
         shape = (len(observations), *self.spec.action.shape)
         if rng is None:
@@ -129,6 +132,13 @@ class ActorCritic(Algorithm[C_co]):
         actions = (outputs + xp.exp(log_std) * rng.normal(self.size)).astype(np.float32)
         log_prob = dist.gaussian_log_prob(xp, actions, outputs, log_std)
         return actions.reshape(shape), {"log_prob": log_prob}, after
+
+    def _drawn(self, xp: Namespace, logits: Array, rng: Noise) -> Array:
+        """Actions [B] or [B, factors]."""
+        if self.spec.choices:
+            return dist.sample_among(xp, logits, rng.uniform(len(self.spec.choices)))
+        draw = dist.categorical_sample if self.spec.mask is None else dist.sample_among
+        return draw(xp, logits, rng.uniform(1)[:, 0])
 
     # -- learning -----------------------------------------------------------------------------------
 
@@ -196,20 +206,26 @@ class ActorCritic(Algorithm[C_co]):
     def log_prob_entropy(
         self, xp: Namespace, params: Params, outputs: Array, actions: Array
     ) -> tuple[Array, Array]:
-        """Of [..., A] outputs of the policy: log-probability of ``actions``, and entropy, [...]."""
+        """Of what ``evaluate`` gives of the policy: log-probability of ``actions``, and entropy,
+        [...]; those of factors, which are independent, are added up."""
         if self.discrete:
-            log_p = dist.log_softmax(xp, outputs)
-            return select(xp, log_p, actions), dist.categorical_entropy(xp, outputs)
+            chosen = select(xp, dist.log_softmax(xp, outputs), actions)
+            entropy = dist.categorical_entropy(xp, outputs)
+            return (chosen.sum(-1), entropy.sum(-1)) if self.spec.choices else (chosen, entropy)
         log_std = params["log_std"]
         log_prob = dist.gaussian_log_prob(xp, actions, outputs, log_std)
         return log_prob, dist.gaussian_entropy(xp, log_std) + xp.zeros_like(log_prob)
 
     def evaluate(self, xp: Namespace, params: Params, batch: Batch) -> tuple[Array, Array]:
-        """The policy's outputs [..., A] and the values [...] along a batch."""
-        if not self.memory:
-            return self._heads(xp, params, batch["observation"])
-        outputs, _ = self._along(xp, params, batch)
-        return outputs[..., :-1], outputs[..., -1]
+        """The policy's outputs [..., A], of what is allowed (``among``), and the values [...] along a
+        batch."""
+        seen = batch["observation"]
+        if self.memory:
+            along, _ = self._along(xp, params, batch)
+            outputs, values = along[..., :-1], along[..., -1]
+        else:
+            outputs, values = self._heads(xp, params, seen)
+        return self.among(xp, outputs, seen), values
 
     def next_values(self, xp: Namespace, params: Params, batch: Batch) -> Array:
         """Values [T, B] of where each step truly led."""
@@ -256,7 +272,7 @@ def total(
 
 def networks_for(spec: EnvSpec, config: OnPolicyConfig, make: MakeNetwork) -> dict[str, Network]:
     """A policy and a value, or one network for both, whose last output is then the value."""
-    size = spec.n_actions or math.prod(spec.action.shape)
+    size = spec.action_size
     policy = make(size)
     if config.share_network or memory_of(policy):
         return {"policy": make(size + 1)}

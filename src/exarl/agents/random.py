@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from exarl.agents.base import ExaAgent, MakeNetwork, NoParameters, Team
+from exarl.learning.distributions import among, sample_among
 from exarl.learning.exploration import EVALUATION, LEARNER, Streams, generator
 from exarl.types import Arrays, Block, EnvSpec, Metrics
 
@@ -14,6 +15,7 @@ class Random(ExaAgent):
 
     action_kind = "any"
     learns_in_team = True
+    factors_actions = respects_masks = True
 
     def __init__(
         self, spec: EnvSpec, config: NoParameters, network: MakeNetwork, seed: int
@@ -35,8 +37,13 @@ class Random(ExaAgent):
             normal = self._greedy.standard_normal(alone) if rng is None else rng.normal(size)
             return normal.reshape(shape).astype(np.float32), {}
         uniform = self._greedy.random(alone) if rng is None else rng.uniform(size)
-        if self.spec.n_actions is not None:
-            return (uniform * self.spec.n_actions).astype(np.int64).reshape(shape), {}
+        if (allowed := self.spec.allowed(observations)) is not None:
+            logits = among(np, np.zeros(allowed.shape, np.float32), allowed, self.spec.choices)
+            drawn = sample_among(np, logits, uniform if self.spec.choices else uniform[:, 0])
+            return np.asarray(drawn), {}
+        if self.spec.discrete:
+            counts = np.array(self.spec.choices or self.spec.n_actions)
+            return (uniform * counts).astype(np.int64).reshape(shape), {}
         return (2 * uniform - 1).reshape(shape).astype(np.float32), {}
 
     def begin_episode(self, number: int) -> None:

@@ -27,7 +27,12 @@ from exarl.agents.ddpg import check_bounded
 from exarl.agents.offpolicy import OffPolicy, OffPolicyConfig, weighted_mean
 from exarl.config import param
 from exarl.learning import losses
-from exarl.learning.distributions import categorical_sample, log_softmax, squashed_log_prob
+from exarl.learning.distributions import (
+    categorical_sample,
+    log_softmax,
+    sample_among,
+    squashed_log_prob,
+)
 from exarl.learning.exploration import either
 from exarl.types import Array, Arrays, Batch, EnvSpec, Memory, Metrics, Namespace, Params
 
@@ -62,12 +67,12 @@ class SoftActorCritic(OffPolicy[SACConfig]):
 
     @property
     def discrete(self) -> bool:
-        return self.spec.n_actions is not None
+        return self.spec.discrete
 
     @property
     def size(self) -> int:
         """Actions to choose from, or dimensions of an action."""
-        return size_of(self.spec)
+        return self.spec.action_size
 
     @property
     def greedy(self) -> slice:
@@ -105,12 +110,13 @@ class SoftActorCritic(OffPolicy[SACConfig]):
         if rng is None:
             outputs = learned()
             if self.discrete:
-                return outputs.argmax(-1), {}, {}
+                return self.among(xp, outputs, observations).argmax(-1), {}, {}
             return xp.tanh(self._gaussian(xp, outputs)[0]).reshape(shape), {}, {}
         random = acting.now["random"] > 0  # as long as nothing is learned
         if self.discrete:
-            logits = learned() * (1 - random)
-            return categorical_sample(xp, logits, rng.uniform(1)[:, 0]), {}, {}
+            logits = self.among(xp, learned() * (1 - random), observations)
+            draw = categorical_sample if self.spec.mask is None else sample_among
+            return draw(xp, logits, rng.uniform(1)[:, 0]), {}, {}
 
         def drawn() -> Array:
             mean, log_std = self._gaussian(xp, learned())
@@ -195,7 +201,7 @@ class SoftActorCritic(OffPolicy[SACConfig]):
         [N, A] and their logarithms [N, A]."""
         outputs = self.apply(xp, params, "policy", observations)
         if self.discrete:
-            log_p = log_softmax(xp, outputs)
+            log_p = log_softmax(xp, self.among(xp, outputs, observations))
             return xp.exp(log_p), log_p
         assert noise is not None
         mean, log_std = self._gaussian(xp, outputs)
@@ -224,15 +230,10 @@ class SoftActorCritic(OffPolicy[SACConfig]):
         return {name: rng.standard_normal(shape, np.float32) for name in ("noise", "next_noise")}
 
 
-def size_of(spec: EnvSpec) -> int:
-    """Actions to choose from, or dimensions of an action."""
-    return spec.n_actions or math.prod(spec.action.shape)
-
-
 def make(spec: EnvSpec, config: SACConfig, network: MakeNetwork) -> SoftActorCritic:
     """The algorithm for an environment; ConfigError when it cannot learn there."""
-    size = size_of(spec)
-    if spec.n_actions is not None:
+    size = spec.action_size
+    if spec.discrete:
         networks = {name: network(size) for name in ("policy", *CRITICS)}
     else:
         check_bounded(spec, "SAC-v0")
@@ -247,5 +248,6 @@ class SAC(NetworkAgent[SACConfig]):
     Config = SACConfig
     defaults: ClassVar[Mapping[str, Any]] = {"models": {"MLP": {"hidden": (256, 256)}}}
     action_kind = "any"
+    respects_masks = True
     metrics = ("critic_loss", "policy_loss", "q_mean", "td_error", "alpha", "entropy")
     make_algorithm = staticmethod(make)

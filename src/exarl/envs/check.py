@@ -154,11 +154,14 @@ def _spaces(id: str, env: Env) -> Finding:
                 action_kind=kind,
                 nactions=5,
                 max_episode_steps=None,
+                factors=True,
+                masks=True,
             ).spec
         except ConfigError as error:
             refused = str(error)
             continue
         actions = f"{spec.n_actions} actions" if spec.n_actions else f"actions {spec.action.shape}"
+        actions += ", of which a mask allows some" if spec.mask else ""
         works.append(f"{kind} agents see observations {spec.observation.shape}, {actions}")
     works += [f"{name}: {text}" for name, text in described(env).items() if works]
     if works:

@@ -19,7 +19,8 @@ from gymnasium.envs.registration import load_env_creator
 from exarl.config import Schema, schema_of_signature
 from exarl.envs.base import Env
 from exarl.envs.context import EnvContext, temporary_context
-from exarl.envs.guard import FAILING, in_words
+from exarl.envs.guard import FAILING, close_quietly, in_words
+from exarl.envs.masks import with_masks
 from exarl.errors import MIN_PART, ConfigError, did_you_mean, install
 from exarl.registry import comes_from, import_named, what_registers
 
@@ -207,4 +208,8 @@ def make_env(
         raise ConfigError(f"environment '{id}' cannot be made: {cause}") from error
     if own is not None:
         own.remove_with(env)
-    return env, spec.max_episode_steps
+    try:
+        return with_masks(env), spec.max_episode_steps
+    except ConfigError as error:
+        close_quietly(env)
+        raise ConfigError(f"environment '{id}': {error}") from error

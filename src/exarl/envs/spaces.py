@@ -5,17 +5,21 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from gymnasium import spaces
 
 from exarl.envs.base import Space
+from exarl.envs.layout import Flattened, VectorLayout
+from exarl.envs.masks import mask_size
 from exarl.errors import ConfigError
-from exarl.types import ArraySpec, EnvSpec
+from exarl.types import ArraySpec, EnvSpec, ObservationPart
 
 MAX_COMBINATIONS = 10_000
+ONE_CHOICE = 1_000
+"""Combinations that an agent which can choose factor by factor still takes as one choice."""
 DISCRETE = (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 
 
@@ -32,6 +36,8 @@ class SpaceAdapter:
 def decoder(adapter: SpaceAdapter, space: Space, xp: Any) -> Callable[[Any], Any]:
     """``adapter.decode`` over ``xp``, for use within a compiled program."""
     count = adapter.spec.n_actions
+    if adapter.spec.choices:
+        return _by_factor(space, _axes(space, adapter.spec.choices), xp)
     if count is None:
         assert isinstance(space, spaces.Box)
         return _to_box(space, xp)
@@ -61,35 +67,41 @@ def adapt(
     nactions: int,
     max_episode_steps: int | None,
     frames: int = 1,
+    factors: bool = False,
+    masks: bool = False,
 ) -> SpaceAdapter:
     """The adapter of one environment for an agent that needs ``action_kind`` actions.
 
     Box observations keep their shape (uint8 stays uint8, the rest becomes float32); every other
-    space is flattened as Gymnasium does it, discrete parts as one-hot vectors.
+    space is flattened as Gymnasium does it, discrete parts as one-hot vectors. ``factors`` says that
+    the agent can choose each number of an action by itself, ``masks`` that it respects an action mask.
     """
-    observation, encode = _observations(env_id, observation_space)
+    observation, parts, encode = _observations(env_id, observation_space)
     if frames > 1:
         observation = ArraySpec((frames, *observation.shape), observation.dtype)
+    spec = EnvSpec(
+        env_id,
+        observation,
+        ArraySpec((), "int64"),
+        None,
+        max_episode_steps=max_episode_steps,
+        parts=parts,
+    )
     if action_kind == "any":
         action_kind = "continuous" if isinstance(action_space, spaces.Box) else "discrete"
     if action_kind == "discrete":
-        count, decode = _discrete_actions(env_id, action_space, nactions)
-        spec = EnvSpec(
-            env_id, observation, ArraySpec((), "int64"), count, max_episode_steps=max_episode_steps
-        )
+        _check_mask(spec, action_space, masks, factors)
+        spec, decode = _discrete(spec, action_space, nactions, factors)
         return SpaceAdapter(spec, encode, decode, frames)
     if not isinstance(action_space, spaces.Box):
         if not isinstance(action_space, DISCRETE):
             raise ConfigError(_unsupported(env_id, action_space))
         raise ConfigError(f"the agent needs continuous actions; {env_id} has {action_space}")
-    spec = EnvSpec(
-        env_id,
-        observation,
-        ArraySpec(action_space.shape, "float32"),
-        None,
-        tuple(np.ravel(action_space.low).tolist()),
-        tuple(np.ravel(action_space.high).tolist()),
-        max_episode_steps,
+    spec = replace(
+        spec,
+        action=ArraySpec(action_space.shape, "float32"),
+        action_low=tuple(np.ravel(action_space.low).tolist()),
+        action_high=tuple(np.ravel(action_space.high).tolist()),
         whole_actions=_is_whole(action_space),
     )
     return SpaceAdapter(spec, encode, _to_box(action_space), frames)
@@ -101,7 +113,7 @@ def as_given(env_id: str, observation_space: Space) -> SpaceAdapter:
     Its spec is only good for checking observations; those that are not numbers are not checked.
     """
     try:
-        observation, encode = _observations(env_id, observation_space)
+        observation, _, encode = _observations(env_id, observation_space)
     except ConfigError:
         observation, encode = ArraySpec((), "float32"), lambda observation: np.float32(0)
     action = ArraySpec((), "float32")
@@ -136,44 +148,96 @@ def _is_whole(space: spaces.Box) -> bool:
     return np.issubdtype(space.dtype, np.integer)
 
 
-def _observations(env_id: str, space: Space) -> tuple[ArraySpec, Callable[[Any], Any]]:
-    if isinstance(space, spaces.Box):
+def _observations(
+    env_id: str, space: Space
+) -> tuple[ArraySpec, tuple[ObservationPart, ...], Callable[[Any], Any]]:
+    """The array of an observation, its parts if they are not all seen alike, and how it is made."""
+    if isinstance(space, spaces.Box) and not isinstance(space, Flattened):
         dtype = "uint8" if space.dtype == np.uint8 else "float32"
-        return ArraySpec(space.shape, dtype), lambda observation: observation
-    if not space.is_np_flattenable:
-        raise ConfigError(f"observations of {env_id} cannot be flattened: {space}")
-    size = spaces.flatdim(space)
+        return ArraySpec(space.shape, dtype), (), lambda observation: observation
+    original = space.original if isinstance(space, Flattened) else space
+    try:
+        layout = VectorLayout.of(original)
+    except ValueError as error:
+        raise ConfigError(f"observations of {env_id} cannot be flattened: {error}") from error
+    encode = layout.encoder() if original is space else layout.flat_encoder()
+    return layout.spec, layout.parts, encode
 
-    def encode(observation: Any) -> np.ndarray:
-        return np.asarray(spaces.flatten(space, observation), np.float32)
 
-    return ArraySpec((size,), "float32"), encode
+def _check_mask(spec: EnvSpec, space: Space, masks: bool, factors: bool) -> None:
+    """ConfigError where the mask of the actions would not be respected."""
+    if (mask := spec.mask) is None:
+        return
+    drop = "leave the mask out with --drop_observations action_mask"
+    if not masks:
+        raise ConfigError(
+            f"{spec.env_id} says which actions are allowed (action_mask), which the agent does not"
+            f" respect: {drop}"
+        )
+    if not factors and not isinstance(space, spaces.Discrete):
+        raise ConfigError(f"the agent respects an action_mask of Discrete actions only: {drop}")
+    if (found := math.prod(mask.shape)) != mask_size(space):
+        raise ConfigError(
+            f"the action_mask of {spec.env_id} has {found} entries, not {mask_size(space)}: {drop}"
+        )
 
 
-def _discrete_actions(env_id: str, space: Space, nactions: int) -> tuple[int, Callable[[Any], Any]]:
-    """How many actions there are, and what the environment calls the i-th."""
+def _discrete(
+    spec: EnvSpec, space: Space, nactions: int, factors: bool
+) -> tuple[EnvSpec, Callable[[Any], Any]]:
+    """The spec with its discrete actions, and what the environment calls each."""
     if isinstance(space, spaces.Discrete):
         start = int(space.start)
-        return int(space.n), (lambda index: int(index) + start) if start else int
+        decode = (lambda index: int(index) + start) if start else int
+        return replace(spec, n_actions=int(space.n)), decode
+    choices, axes = _factors(spec.env_id, space, nactions)
+    count = math.prod(choices)
+    if factors and (count > ONE_CHOICE or spec.mask is not None):
+        spec = replace(spec, action=ArraySpec((len(choices),), "int64"), choices=choices)
+        return spec, _by_factor(space, axes)
+    if count > MAX_COMBINATIONS:
+        raise ConfigError(
+            f"{spec.env_id} would have more than {MAX_COMBINATIONS} discrete actions;"
+            " lower nactions or use an agent for continuous actions"
+        )
+    table = np.array(list(itertools.product(*axes)), space.dtype).reshape(count, *_shape_of(space))
+    # copied, since environments may scale it in place
+    return replace(spec, n_actions=count), lambda index: table[index].copy()
+
+
+def _factors(env_id: str, space: Space, nactions: int) -> tuple[tuple[int, ...], list[np.ndarray]]:
+    """How many values each number of an action has; ConfigError where it cannot have few."""
     if isinstance(space, spaces.MultiDiscrete):
-        lows, counts = np.ravel(space.start), np.ravel(space.nvec)
-        axes = [low + np.arange(count) for low, count in zip(lows, counts, strict=True)]
+        choices = tuple(np.ravel(space.nvec).tolist())
     elif isinstance(space, spaces.MultiBinary):
-        axes = [np.arange(2)] * int(np.prod(space.shape))
+        choices = (2,) * math.prod(space.shape)
     elif isinstance(space, spaces.Box):
         if not space.is_bounded():
             raise ConfigError(f"actions of {env_id} are unbounded and cannot be discretised")
-        lows, highs = np.ravel(space.low), np.ravel(space.high)
-        axes = [np.linspace(low, high, nactions) for low, high in zip(lows, highs, strict=True)]
-        if _is_whole(space):
-            axes = [np.rint(axis) for axis in axes]
+        choices = (nactions,) * math.prod(space.shape)
     else:
         raise ConfigError(_unsupported(env_id, space))
-    count = math.prod(len(axis) for axis in axes)
-    if count > MAX_COMBINATIONS:
-        raise ConfigError(
-            f"{env_id} would have more than {MAX_COMBINATIONS} discrete actions;"
-            " lower nactions or use an agent for continuous actions"
-        )
-    table = np.array(list(itertools.product(*axes)), space.dtype).reshape(count, *space.shape)
-    return count, lambda index: table[index].copy()  # environments may scale it in place
+    return choices, _axes(space, choices)
+
+
+def _axes(space: Space, choices: tuple[int, ...]) -> list[np.ndarray]:
+    """The values of each number of an action."""
+    if isinstance(space, spaces.Box):
+        ends = zip(np.ravel(space.low), np.ravel(space.high), choices, strict=True)
+        axes = [np.linspace(low, high, count) for low, high, count in ends]
+        return [np.rint(axis) for axis in axes] if _is_whole(space) else axes
+    lows = np.ravel(space.start) if isinstance(space, spaces.MultiDiscrete) else [0] * len(choices)
+    return [low + np.arange(count) for low, count in zip(lows, choices, strict=True)]
+
+
+def _by_factor(space: Space, axes: list[np.ndarray], xp: Any = np) -> Callable[[Any], Any]:
+    """The action of an index for each factor."""
+    table = np.zeros((len(axes), max(map(len, axes))), space.dtype)
+    for row, axis in zip(table, axes, strict=True):
+        row[: len(axis)] = axis
+    shape, factors, values = _shape_of(space), np.arange(len(axes)), xp.asarray(table)
+    return lambda indices: values[factors, indices].reshape(shape)
+
+
+def _shape_of(space: Space) -> tuple[int, ...]:
+    return tuple(space.shape or ())

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import math
+from functools import cache
+
+import numpy as np
 
 from exarl.types import Array, Namespace
 
 HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
+
+FORBIDDEN = -1e9
+"""The logit, and the value, of an action that is not allowed: finite, so that gradients are."""
+
+_TINY = 1e-37  # as a float32 too
 
 
 def log_softmax(xp: Namespace, logits: Array) -> Array:
@@ -16,10 +24,47 @@ def log_softmax(xp: Namespace, logits: Array) -> Array:
 
 
 def categorical_sample(xp: Namespace, logits: Array, uniform: Array) -> Array:
-    """Actions [B] drawn with one uniform number each."""
+    """Actions [...] drawn with one uniform number each."""
     weights = xp.exp(logits - logits.max(-1, keepdims=True))
     steps = weights.cumsum(-1)
-    return (steps < uniform[:, None] * steps[:, -1:]).sum(-1)
+    return (steps < uniform[..., None] * steps[..., -1:]).sum(-1)
+
+
+def among(xp: Namespace, logits: Array, allowed: Array | None, choices: tuple[int, ...]) -> Array:
+    """Logits or values [..., A] with those of other actions than ``allowed`` at ``FORBIDDEN``; where
+    there are factors, [..., factors, choices], in which places beyond a factor's choices are, too."""
+    if allowed is not None:
+        logits = xp.where(allowed, logits, FORBIDDEN)
+    if not choices:
+        return logits
+    if len(set(choices)) == 1:
+        return logits.reshape(*logits.shape[:-1], len(choices), choices[0])
+    places, there = _places(choices)
+    return xp.where(there, logits[..., places], FORBIDDEN)
+
+
+@cache
+def _places(choices: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """Where the choices of each factor stand among all, [factors, most]; and which there are."""
+    counts, column = np.array(choices)[:, None], np.arange(max(choices))
+    first = np.cumsum([0, *choices[:-1]])[:, None]
+    return first + np.minimum(column, counts - 1), column < counts
+
+
+def is_allowed(logits: Array) -> Array:
+    """Which of what ``among`` gave is allowed."""
+    return logits > 0.5 * FORBIDDEN
+
+
+def sample_among(xp: Namespace, logits: Array, uniform: Array) -> Array:
+    """Like ``categorical_sample`` of what ``among`` gave: never one that is forbidden."""
+    # A uniform number of exactly 0 would be below the weight of no action, and so choose the first.
+    drawn = categorical_sample(xp, logits, xp.maximum(uniform, _TINY))
+    if xp is np:
+        return drawn
+    # A device may sum in another order and round: a weight of 0 need not leave the sum as it is.
+    right = xp.take_along_axis(is_allowed(logits), drawn[..., None], -1)[..., 0]
+    return xp.where(right, drawn, logits.argmax(-1))
 
 
 def categorical_entropy(xp: Namespace, logits: Array) -> Array:

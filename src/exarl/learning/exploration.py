@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from exarl.learning.distributions import FORBIDDEN, is_allowed, sample_among
 from exarl.types import Array, Namespace
 
 LEARNER, EXPLORATION, EPISODE, EVALUATION, RESTART, IDENTITY = range(6)
@@ -127,6 +128,19 @@ def epsilon_greedy(xp: Namespace, q_values: Array, epsilon: float | Array, unifo
     if isinstance(explore, np.ndarray) and True not in explore.tobytes():
         return greedy
     return xp.where(explore, (uniform[:, 1] * q_values.shape[-1]).astype(greedy.dtype), greedy)
+
+
+def epsilon_greedy_among(
+    xp: Namespace, q_values: Array, epsilon: float | Array, uniform: Array
+) -> Array:
+    """``epsilon_greedy`` for what ``distributions.among`` gives: never an action that is forbidden, and
+    where there are factors all of them at once, with a uniform number for each."""
+    greedy, explore = q_values.argmax(-1), uniform[:, 0] < epsilon
+    if isinstance(explore, np.ndarray) and True not in explore.tobytes():
+        return greedy
+    level, factors = xp.where(is_allowed(q_values), 0.0, FORBIDDEN), q_values.ndim > 2
+    drawn = sample_among(xp, level, uniform[:, 1:] if factors else uniform[:, 1])
+    return xp.where(explore[:, None] if factors else explore, drawn, greedy)
 
 
 def ou_noise(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from exarl.types import Array, Namespace
 
 
@@ -27,6 +29,15 @@ def dueling(xp: Namespace, outputs: Array) -> Array:
     """Action values [N, A] from a value and A advantages [N, 1 + A] (arXiv 1511.06581)."""
     value, advantages = outputs[..., :1], outputs[..., 1:]
     return value + advantages - advantages.mean(-1, keepdims=True)
+
+
+def centred(xp: Namespace, advantages: Array, choices: tuple[int, ...]) -> Array:
+    """Advantages [N, A] of all factors' choices, those of each factor less their mean."""
+    if len(set(choices)) == 1:
+        split = advantages.reshape(*advantages.shape[:-1], len(choices), choices[0])
+        return (split - split.mean(-1, keepdims=True)).reshape(advantages.shape)
+    parts = xp.split(advantages, np.cumsum(choices)[:-1], axis=-1)
+    return xp.concatenate([part - part.mean(-1, keepdims=True) for part in parts], -1)
 
 
 def huber(xp: Namespace, errors: Array, delta: float = 1.0) -> Array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -56,6 +56,8 @@ class CNN(FeedForward):
     """
 
     Config = CNNConfig
+    joins_images: ClassVar[bool] = True
+    """Whether numbers beside images are its ``extra`` inputs."""
 
     config: CNNConfig
     observation: ArraySpec

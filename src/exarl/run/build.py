@@ -21,11 +21,13 @@ from exarl.envs.episode import Episode
 from exarl.envs.external.env import Timeouts
 from exarl.envs.guard import Guard, close_quietly
 from exarl.envs.isolation import isolate
+from exarl.envs.layout import Flattened
 from exarl.envs.registration import asks_for
 from exarl.envs.space_json import space_to_json
 from exarl.envs.spaces import SpaceAdapter, adapt
 from exarl.errors import ConfigError
 from exarl.learning.exploration import EVALUATION
+from exarl.networks.parted import network_of
 from exarl.records.directory import RunDirectory, made_folder
 from exarl.types import EnvSpec
 from exarl.workflows.base import ExaWorkflow
@@ -106,7 +108,7 @@ def adapter_for(
     learner = configuration.learner
     agent_class = registry.agents.load(learner.agent)
     fit = partial(
-        adapt,
+        fitted,
         learner.env,
         seen,
         acted,
@@ -115,7 +117,7 @@ def adapter_for(
         frames=learner.frame_stack,
     )
     try:
-        return fit(action_kind=agent_class.action_kind)
+        return fit(agent=agent_class)
     except ConfigError as error:
         raise ConfigError(f"{error}{agents_that_fit(fit)}") from error
 
@@ -123,17 +125,29 @@ def adapter_for(
 def written(seen: Space, acted: Space) -> dict[str, Any]:
     """The spaces as ``EnvSpec.spaces`` has them; empty where one of them has no such form."""
     try:
-        return {"observation": space_to_json(seen), "action": space_to_json(acted)}
+        own = seen.original if isinstance(seen, Flattened) else seen
+        return {"observation": space_to_json(own), "action": space_to_json(acted)}
     except ValueError:
         return {}
 
 
+def fitted(*spaces: Any, agent: type[ExaAgent], **options: Any) -> SpaceAdapter:
+    """``adapt`` for an agent."""
+    return adapt(
+        *spaces,
+        action_kind=agent.action_kind,
+        factors=agent.factors_actions,
+        masks=agent.respects_masks,
+        **options,
+    )
+
+
 def agents_that_fit(fit: Callable[..., SpaceAdapter]) -> str:
-    """The agents for which ``fit(action_kind=...)`` succeeds, as the end of a message; "" if none."""
+    """The agents for which ``fit(agent=...)`` succeeds, as the end of a message; "" if none."""
     ids = []
     for id in registry.agents.ids():
         with contextlib.suppress(ConfigError):
-            fit(action_kind=registry.agents.load(id).action_kind)
+            fit(agent=registry.agents.load(id))
             ids.append(id)
     return f"; agents that fit: {', '.join(ids)}" if ids else ""
 
@@ -156,7 +170,7 @@ def build_agent(configuration: Configuration, spec: EnvSpec) -> ExaAgent:
     agent_class = registry.agents.load(learner.agent)
     network_class = registry.networks.load(learner.model_type)
     network_config = configuration.build("model", getattr(network_class, "Config", NoParameters))
-    network = partial(network_class, network_config, spec.observation)
+    network = partial(network_of(spec, network_class), network_config, spec.observation)
     agent: ExaAgent = agent_class(
         spec, configuration.build("agent", agent_class.Config), network, learner.seed
     )

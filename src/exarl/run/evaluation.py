@@ -17,6 +17,7 @@ from exarl.acting.evaluation import Choose, Played
 from exarl.config import Configuration, parse_flags
 from exarl.envs.base import Env, Space
 from exarl.envs.episode import Episode
+from exarl.envs.layout import apart
 from exarl.errors import ConfigError
 from exarl.records.directory import RunDirectory, open_run
 from exarl.records.metrics import info_columns
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
 class Controller(Protocol):
     """A policy of one's own, in the units of the environment.
 
-    ``reset()``, if it has that, is called when an episode begins.
+    ``reset()``, if it has that, is called when an episode begins. If ``act`` has a parameter ``mask``,
+    it is told which actions are allowed, where the environment says it.
     """
 
     def act(self, observation: Any) -> Any: ...
@@ -180,7 +182,7 @@ def compare(
                     )
                     acting = untrained(own, stage.spaces)
                 elif isinstance(source, type):
-                    acting = source(env=stage.env) if wants_env(source) else source()
+                    acting = source(env=stage.env) if takes(source, "env") else source()
                 contestants.append(contestant(name_of(policies[i]), common.learner.env, acting))
             return _play_all(contestants, stage, episodes, spectator)
     except BaseException as error:
@@ -239,10 +241,10 @@ def untrained(configuration: Configuration, spaces: tuple[Space, Space]) -> Trai
     return TrainedPolicy(build_agent(configuration, adapter.spec), adapter, spaces)
 
 
-def wants_env(kind: type) -> bool:
-    """Whether the constructor of a controller has a parameter ``env``."""
+def takes(function: Callable[..., Any], name: str) -> bool:
+    """Whether a function, or the constructor of a class, has a parameter of this name."""
     try:
-        return "env" in inspect.signature(kind).parameters
+        return name in inspect.signature(function).parameters
     except ValueError:  # of a type that Python knows no signature of
         return False
 
@@ -258,13 +260,16 @@ def contestant(name: str, env: str, policy: Any) -> Contestant:
     act = getattr(policy, "act", policy)
     if not callable(act):
         raise ConfigError(f"{name} is no policy: it has no act(observation), nor can it be called")
-    reset = getattr(policy, "reset", lambda: None)
+    reset, asks_mask = getattr(policy, "reset", lambda: None), takes(act, "mask")
 
     def choose(episode: Episode) -> Any:
         if not episode.length:
             reset()
             if isinstance(policy, TrainedPolicy):
                 policy.agent.begin_episode(episode.number)
-        return act(episode.raw)
+        if isinstance(policy, TrainedPolicy):
+            return act(episode.raw)
+        observation, mask = apart(episode.env.observation_space, episode.raw)
+        return act(observation, mask) if asks_mask and mask is not None else act(observation)
 
     return Contestant(name, env, choose, getattr(policy, "steps", None))

@@ -12,6 +12,8 @@ import numpy as np
 from exarl.agents.base import ExaAgent
 from exarl.config import Configuration, Declared
 from exarl.envs.base import Space
+from exarl.envs.layout import Flattened
+from exarl.envs.masks import KEY, SEEN, own_space
 from exarl.envs.space_json import space_from_json
 from exarl.envs.spaces import SpaceAdapter
 from exarl.errors import CheckpointError, ConfigError
@@ -44,7 +46,8 @@ class TrainedPolicy:
         spaces: tuple[Space, Space],
         steps: int | None = None,
     ) -> None:
-        self.observation_space, self.action_space = spaces
+        self._seen, self.action_space = spaces
+        self.observation_space = own_space(self._seen)
         self.agent, self.adapter, self.steps = agent, adapter, steps
         self._memory: Arrays = {}
         self._frames: np.ndarray | None = None  # [rows, frames, ...]
@@ -60,15 +63,18 @@ class TrainedPolicy:
         if self._rows:
             self._fresh[list(rows)] = True
 
-    def act(self, observation: Any) -> Any:
+    def act(self, observation: Any, mask: Any = None) -> Any:
         """The action for an observation, or the actions for a batch of them.
 
         Observations and actions are those of the environment. A batch is an array with one more axis
-        than the observation space has, or, where observations are no arrays, a list.
+        than the observation space has, or, where observations are no arrays, a list. ``mask``, or a
+        mask for each of a batch, says which actions are allowed, where the environment says it.
         """
         if not self._is_batch(observation):
-            return self._act_on([observation])[0]
-        actions = self._act_on(list(observation))
+            return self._act_on([self._with_mask(observation, mask)])[0]
+        rows = list(observation)
+        masks = [None] * len(rows) if mask is None else list(mask)
+        actions = self._act_on([self._with_mask(*row) for row in zip(rows, masks, strict=True)])
         return actions if self.action_space.shape is None else np.array(actions)
 
     def _is_batch(self, observation: Any) -> bool:
@@ -76,6 +82,21 @@ class TrainedPolicy:
         if shape is None:
             return isinstance(observation, list)
         return np.ndim(observation) == len(shape) + 1
+
+    def _with_mask(self, observation: Any, mask: Any) -> Any:
+        """An observation in the form that has its mask; ValueError where there is none."""
+        if mask is None:
+            flat = isinstance(self._seen, Flattened)
+            inside = flat or (isinstance(observation, Mapping) and KEY in observation)
+            if self.adapter.spec.mask is None or inside:
+                return observation
+            raise ValueError("the policy needs to know what is allowed: act(observation, mask)")
+        if self.adapter.spec.mask is None:
+            raise ValueError("the policy was trained without masks: act(observation)")
+        if not np.any(mask):
+            raise ValueError("the mask allows no action")
+        joined = {SEEN: observation} if self.observation_space is not self._seen else observation
+        return {**joined, KEY: np.asarray(mask)}
 
     def _act_on(self, observations: Sequence[Any]) -> list[Any]:
         spec = self.adapter.spec

@@ -140,8 +140,8 @@ class FusedProgram:
         window: int,
     ) -> FusedProgram:
         algorithm = agent.algorithm
-        config, seen = algorithm.config, algorithm.spec.observation
-        if hasattr(config, "vtrace") and not Normalizers.of(config, seen).observations:
+        config = algorithm.config
+        if hasattr(config, "vtrace") and not Normalizers.of(config, algorithm.spec).observations:
             # Nothing lags; but a normalisation moves on between acting and learning from it.
             fresh = dataclasses.replace(config, vtrace=False)  # type: ignore[call-arg]
             algorithm = dataclasses.replace(algorithm, config=fresh)
@@ -218,7 +218,7 @@ class FusedProgram:
 
     @property
     def _normalizers(self) -> Normalizers:
-        return Normalizers.of(self.algorithm.config, self.algorithm.spec.observation)
+        return Normalizers.of(self.algorithm.config, self.algorithm.spec)
 
     def _update_normalizers(self, carry: Carry, block: Trajectory) -> Carry:
         normalizers = self._normalizers

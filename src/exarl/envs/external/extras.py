@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import IntFlag
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -37,6 +38,7 @@ class Description(msgspec.Struct, frozen=True):
     render_modes: Sequence[str] = ()
     render_fps: float | None = None
     about: Mapping[str, str] = {}
+    observation: Mapping[str, Any] | None = None  # the space of observations that travel flattened
 
 
 def hello_arrays(wanted: Extra, order: str = "") -> tuple[np.ndarray, ...]:

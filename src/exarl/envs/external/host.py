@@ -45,8 +45,16 @@ from exarl.envs.external.protocol import (
     seed_of,
 )
 from exarl.envs.external.shared_memory import SharedMemory, make_room, needed_bytes
-from exarl.envs.external.spaces import Port, action_port, check_value, port, spaces_message
+from exarl.envs.external.spaces import (
+    Port,
+    action_port,
+    check_value,
+    original,
+    port,
+    spaces_message,
+)
 from exarl.envs.guard import FAILING, close_at_end, in_words
+from exarl.envs.masks import with_masks
 from exarl.envs.outcome import ContractError, as_number, begin_with_info, not_five
 from exarl.errors import ConfigError, EnvironmentFailure
 
@@ -62,7 +70,7 @@ def host(env: gymnasium.Env[Any, Any], link: Link | None = None) -> None:
     ``link`` is by default the one that EXARL_ADDRESS names. Whatever the environment raises is
     reported to the other side, which may reset it.
     """
-    answer_all(open_link() if link is None else link, Answering(env))
+    answer_all(open_link() if link is None else link, Answering(with_masks(env)))
 
 
 def open_link() -> Link:
@@ -173,7 +181,12 @@ class Answering:
         self._extras = offered & wanted
         self._tells_info = Extra.INFO in self._extras
         description = Description(
-            self._announced_limit, self.env.render_mode, modes or (), fps, described(self.env)
+            self._announced_limit,
+            self.env.render_mode,
+            modes or (),
+            fps,
+            described(self.env),
+            original(self.env.observation_space),
         )
         return with_extras(answer, self._extras, description)
 

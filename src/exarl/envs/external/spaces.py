@@ -6,7 +6,7 @@ Gymnasium can flatten becomes a Box.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -16,6 +16,8 @@ from gymnasium import spaces
 
 from exarl.envs.base import Space
 from exarl.envs.external.protocol import TYPES, Kind, Message, ProtocolError
+from exarl.envs.layout import Flattened, flattener
+from exarl.envs.space_json import space_from_json, space_to_json
 
 BOX, DISCRETE, MULTI_DISCRETE = 1, 2, 3
 
@@ -73,10 +75,27 @@ def float_port(space: Space) -> Port:
             return port(space)
         box = spaces.Box(space.low.astype(np.float32), space.high.astype(np.float32), space.shape)
         return Port(box, np.asarray, np.asarray)
-    if not space.is_np_flattenable:
-        raise ValueError(f"observations cannot be flattened: {space}")
+    flatten = flattener(space)
     flat = spaces.Box(-np.inf, np.inf, (spaces.flatdim(space),), np.float32)
-    return Port(flat, lambda value: np.asarray(spaces.flatten(space, value)), np.asarray)
+    return Port(flat, flatten, np.asarray)
+
+
+def original(space: Space) -> dict[str, Any] | None:
+    """A space of several parts, of which values travel flattened, as plain data; None for others."""
+    return space_to_json(space) if isinstance(space, spaces.Dict | spaces.Tuple) else None
+
+
+def as_said(space: Space, data: Mapping[str, Any] | None) -> Space:
+    """A space that has travelled, as the other side's ``original`` describes it."""
+    if data is None or not isinstance(space, spaces.Box):
+        return space
+    try:
+        own = space_from_json(data)
+        if spaces.flatdim(own) == np.prod(space.shape):
+            return Flattened(space, own)
+    except (ValueError, TypeError, KeyError) as error:
+        raise ProtocolError(f"SPACES with a description that is none: {error}") from error
+    raise ProtocolError("SPACES describes observations of another size")
 
 
 def action_port(space: Space) -> Port:
