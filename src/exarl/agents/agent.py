@@ -14,7 +14,7 @@ from exarl.agents.algorithm import Algorithm, AlgorithmConfig, TrainState, hyper
 from exarl.agents.base import ExaAgent, MakeNetwork, Spread, Team
 from exarl.agents.experience import Experience, FreshBlocks, HostReplay
 from exarl.agents.normalizers import Normalizers
-from exarl.agents.offpolicy import OffPolicyConfig, share_of
+from exarl.agents.offpolicy import OffPolicyConfig, check_devices, share_of
 from exarl.agents.optimizers import check_optimizer, follows_run, step_size_end
 from exarl.agents.policy import NetworkPolicy, Parts, by_part, changed, recalled
 from exarl.config import LearnerConfig
@@ -94,6 +94,7 @@ class NetworkAgent(ExaAgent, Generic[C]):
                 )
             if learners > 1 and config.replay_device == "device":
                 raise ConfigError(LEARNS_ALONE)
+            check_devices(config, run.workflow, learners)
             if learners > config.batch_size:
                 raise ConfigError(
                     f"batch_size={config.batch_size} cannot be shared by learner_procs={learners}:"
@@ -180,7 +181,7 @@ class NetworkAgent(ExaAgent, Generic[C]):
         self.experience = self._make_experience(engine, observer)
 
     def _make_experience(self, engine: Engine, observer: CompileObserver) -> Experience:
-        from exarl.agents.updates import compile_updates
+        from exarl.agents.updates import compile_updates, on_devices
 
         cfg, team = self.config, self._team
         if isinstance(cfg, OffPolicyConfig) and cfg.replay_device == "device":
@@ -195,6 +196,8 @@ class NetworkAgent(ExaAgent, Generic[C]):
             weight = size * learners / cfg.batch_size  # 1 unless there is a remainder
         update = compile_updates(engine, self.hyper, team, self.acting_order, observer, weight)
         if isinstance(cfg, OffPolicyConfig):
+            if cfg.learner_devices > 1:
+                update = on_devices(update, cfg.learner_devices)
             return HostReplay(self.algorithm, self.hyper, update, self._rng, size)
         return FreshBlocks(self.algorithm, update, self._rng)
 

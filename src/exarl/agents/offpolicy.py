@@ -18,6 +18,7 @@ from exarl.agents.algorithm import (
 from exarl.agents.blocks import KNOWN, AnyBlock, Rewarded, steps_of
 from exarl.agents.optimizers import ScheduleEnd
 from exarl.config import param
+from exarl.errors import ConfigError
 from exarl.learning.returns import n_step_returns, window_rewards
 from exarl.types import Array, Batch, Namespace, Steps
 
@@ -37,6 +38,9 @@ class OffPolicyConfig(AlgorithmConfig):
     replay_capacity: int = param(50_000, "transitions kept", ge=1, le=10**9)
     replay_device: Literal["host", "device"] = param(
         "host", "where they are kept: in the learner's memory, or on its device (GPU)"
+    )
+    learner_devices: int = param(
+        1, "devices (GPUs) of one learner among which each batch is divided", ge=1, le=1000
     )
     n_step: int = param(1, "rewards summed before the target bootstraps", ge=1, le=10**6)
     priority_scale: float = param(
@@ -157,6 +161,23 @@ def share_of(batch_size: int, index: int, learners: int) -> int:
     """How many transitions of a batch are those of learner ``index``; the first take a remainder."""
     whole, remainder = divmod(batch_size, learners)
     return whole + (index < remainder)
+
+
+def check_devices(config: OffPolicyConfig, workflow: str, learners: int) -> None:
+    """ConfigError if batches cannot be divided among ``learner_devices``."""
+    devices = config.learner_devices
+    if devices == 1:
+        return
+    if workflow == "fused":
+        raise ConfigError("workflow 'fused' divides environments: use devices, not learner_devices")
+    if config.replay_device == "device":
+        raise ConfigError(f"replay_device must be host with learner_devices={devices}")
+    if config.batch_size % (learners * devices):
+        of_all = f"{learners} learners of " * (learners > 1)
+        raise ConfigError(
+            f"batch_size={config.batch_size} cannot be divided among {of_all}{devices} devices"
+            " (learner_devices)"
+        )
 
 
 def weighted_mean(values: Array, batch: Batch) -> Array:

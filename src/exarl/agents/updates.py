@@ -10,6 +10,7 @@ from exarl.agents.algorithm import Hyper, TrainState
 from exarl.agents.base import Team
 from exarl.agents.compiled import CompileObserver, counted, jax, jnp
 from exarl.agents.engine import Engine, Grads, resumed, summarised, with_weights
+from exarl.errors import ConfigError
 from exarl.types import Array, Batch, Metrics, PyTree
 
 Update = Callable[[TrainState, Batch | None, int], tuple[TrainState, Metrics]]
@@ -40,6 +41,27 @@ def compile_updates(
         return state, with_weights(metrics, acting, state)
 
     return observer.call(observer.jit(run, donate=0, static=2))
+
+
+def on_devices(update: Update, devices: int) -> Update:
+    """``update`` with each batch divided among the first ``devices`` of this process; XLA adds the
+    parts of the gradients up. ConfigError if there are fewer."""
+    available = jax.local_devices()
+    if devices > len(available):
+        raise ConfigError(f"learner_devices={devices}, but JAX sees {len(available)}")
+    mesh = jax.sharding.Mesh(np.array(available[:devices]), ("rows",))
+    rows, whole = (
+        jax.NamedSharding(mesh, jax.P(*axes))  # type: ignore[no-untyped-call]
+        for axes in ((None, "rows"), ())
+    )
+
+    def run(state: TrainState, inputs: Batch | None, updates: int) -> tuple[TrainState, Metrics]:
+        if inputs is not None:  # [updates, batch, ...]
+            inputs = jax.device_put(inputs, rows)
+        state, metrics = update(jax.device_put(state, whole), inputs, updates)
+        return state, metrics
+
+    return run
 
 
 def averaged_grads(

@@ -133,6 +133,20 @@ def test_a2c_makes_one_update_of_a_block() -> None:
         ("SAC-v0", {}, 2, ""),
         ("DQN-v0", {"batch_size": 2}, 3, "batch_size=2 cannot be shared by learner_procs=3"),
         ("DQN-v0", {"batch_size": 3}, 3, ""),
+        ("DQN-v0", {"batch_size": 12, "learner_devices": 4}, 3, ""),
+        (
+            "DQN-v0",
+            {"batch_size": 8, "learner_devices": 4},
+            3,
+            "divided among 3 learners of 4 devices",
+        ),
+        ("SAC-v0", {"batch_size": 9, "learner_devices": 4}, 1, "divided among 4 devices"),
+        (
+            "SAC-v0",
+            {"learner_devices": 2, "replay_device": "device"},
+            1,
+            "replay_device must be host",
+        ),
         ("PPO-v0", {}, 2, ""),
     ],
 )
