@@ -110,7 +110,8 @@ class MetricsLog:
             self._write_events()
         if now - self._flushed > _FLUSH_EVERY_S:
             self._flushed = now
-            self.flush()
+            for file in (self._csv, self._jsonl):
+                file.flush()  # not to the disk, which the learner would wait for
 
     def evaluated(self, steps: int, rewards: Sequence[float], lengths: Sequence[int]) -> None:
         """Add a row to evaluations.csv, which has one per evaluation during training."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from itertools import islice
 
 
 def feasible(versions: Sequence[int], now: int, max_lag: int | None) -> bool:
@@ -37,6 +38,8 @@ class Pacer:
         most: int | None = None,
     ) -> None:
         self._actors = list(actors)
+        self._places = {actor: place for place, actor in enumerate(actors)}
+        self._free = set(actors)  # those that may begin a block more
         self._max_lag = max_lag
         self._ahead = ahead
         self._order = order
@@ -53,8 +56,10 @@ class Pacer:
 
     def join(self, actor: int) -> None:
         """Add an actor."""
+        self._places[actor] = len(self._actors)
         self._actors.append(actor)
         self._versions[actor] = deque()
+        self._free.add(actor)
 
     def remove(self, actor: int) -> int:
         """Remove an actor. Return how many of its granted blocks had not arrived: they are lost.
@@ -68,13 +73,17 @@ class Pacer:
         granted = [a for a in self._granted if a == actor][:here]
         self._granted = deque([a for a in self._granted if a != actor] + granted)
         self._actors.remove(actor)
+        self._places = {actor: place for place, actor in enumerate(self._actors)}
+        self._free.discard(actor)
         self._turn = 0
         return lost
 
     def grants(self, version: int) -> list[int]:
         """Actors that may begin a block now, with the weights of ``version``."""
         given: list[int] = []
-        order = self._actors[self._turn :] + self._actors[: self._turn]
+        # Only those that are free are looked at: often one of a thousand.
+        count = len(self._actors)
+        order = sorted(self._free, key=lambda actor: (self._places[actor] - self._turn) % count)
         for allowance in range(1, self._ahead + 2):
             for actor in order:
                 if self._most is not None and len(self._granted) >= self._most:
@@ -84,7 +93,8 @@ class Pacer:
                     self._versions[actor].append(version)
                     given.append(actor)
         if given:
-            self._turn = (self._actors.index(given[-1]) + 1) % len(self._actors)
+            self._free.difference_update(a for a in given if not self._has_room(a))
+            self._turn = (self._places[given[-1]] + 1) % count
         return given
 
     def arrived(self, actor: int) -> None:
@@ -94,9 +104,10 @@ class Pacer:
     def next(self, version: int) -> int | None:
         """The actor whose oldest block is to be trained now; None if more blocks must arrive first."""
         if self._order == "round_robin":
-            ready = [actor for actor in list(self._granted)[:1] if actor in self._arrived]
+            ready = [actor for actor in islice(self._granted, 1) if actor in self._arrived]
         else:
-            ready = list(dict.fromkeys(self._arrived))
+            first = 1 if self._max_lag is None else None
+            ready = list(dict.fromkeys(islice(self._arrived, first)))
         # Other learners' rounds may have made our blocks late; waiting would only make them later.
         late = not self._feasible(version)
         return next((a for a in ready if late or self._feasible(version + 1, without=a)), None)
@@ -106,6 +117,12 @@ class Pacer:
         self._granted.remove(actor)
         self._versions[actor].popleft()
         self._arrived.remove(actor)
+        if actor in self._places and self._has_room(actor):
+            self._free.add(actor)
+
+    def _has_room(self, actor: int) -> bool:
+        """Whether it may begin one block more."""
+        return len(self._versions[actor]) <= self._ahead
 
     def _feasible(self, now: int, new: int | None = None, without: int | None = None) -> bool:
         """Whether the bound can hold from ``now`` on, with a ``new`` block or ``without`` one."""
