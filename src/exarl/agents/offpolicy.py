@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 from typing import Literal, TypeVar
 
 from exarl.agents.algorithm import (
@@ -72,9 +72,8 @@ class OffPolicy(Algorithm[C_co]):
         first step on: no remainder is lost, and none needs to be kept."""
         if made < max(self.config.learning_starts, 1):
             return 0
-        # As a fraction, so that 0.1 of 10 steps is 1 whatever the number of steps before them.
-        rate = Fraction(self.config.updates_per_step).limit_denominator(10**12)
-        return math.floor(made * rate) - math.floor((made - steps) * rate)
+        updates, of = _fraction(self.config.updates_per_step)
+        return made * updates // of - (made - steps) * updates // of
 
     def rows(self, xp: Namespace, hyper: Hyper, block: AnyBlock) -> dict[str, Array]:
         return self.transitions(xp, hyper, block)
@@ -146,6 +145,12 @@ class OffPolicy(Algorithm[C_co]):
             rate = tau or copied
         moved = {k: v + rate * (state.params[k] - v) for k, v in state.target.items()}
         return state._replace(target=moved)
+
+
+@cache  # it is asked for with every block, and takes longer than all other arithmetic there
+def _fraction(rate: float) -> tuple[int, int]:
+    """A rate as a fraction, so that 0.1 of 10 steps is 1 whatever the number of steps before them."""
+    return Fraction(rate).limit_denominator(10**12).as_integer_ratio()
 
 
 def beta_after(

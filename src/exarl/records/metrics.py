@@ -117,7 +117,8 @@ class MetricsLog:
             self._write_events()
         if now - self._flushed > _FLUSH_EVERY_S:
             self._flushed = now
-            self.flush()
+            for file in (self._csv, self._jsonl):
+                file.flush()  # not to the disk, which the learner would wait for
 
     def evaluated(
         self,

@@ -188,7 +188,7 @@ class FusedProgram:
         made = steps + block.steps
         state = carry.train
         if self.total_steps is not None and follows_run(algorithm.config, swept):
-            state = state._replace(progress=steps / self.total_steps)
+            state = state._replace(progress=steps / float(self.total_steps))
         due = Learning(made, learns, updates, learning)
         train, replay, metrics = learn(Engine(algorithm), hyper, state, carry.replay, block, due)
         train = train._replace(progress=None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import random
 
 import pytest
@@ -120,3 +121,29 @@ def test_blocks_that_other_learners_made_late_are_trained_all_the_same() -> None
 def test_a_buffer_refuses_a_bound_that_it_cannot_keep() -> None:
     with pytest.raises(ConfigError, match="queue or stack"):
         RmaConfig(structure="buffer", max_policy_lag=2)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("max_lag", [None, 6])
+def test_grants_are_those_of_a_look_at_every_actor(seed: int, max_lag: int | None) -> None:
+    """Although only those that are free are looked at, so that a thousand cost no more than one."""
+    rng = random.Random(seed)
+    pacer = Pacer(range(5), max_lag=max_lag, ahead=rng.randrange(3), most=rng.choice([None, 7]))
+    under_way: list[int] = []
+    for version in range(300):
+        thorough = copy.deepcopy(pacer)
+        thorough._room = list(range(len(thorough._actors)))
+        given = pacer.grants(version)
+        assert given == thorough.grants(version)
+        under_way += given
+        if rng.random() < 0.05:
+            pacer.join(version + 5)
+        if rng.random() < 0.05 and len(pacer._actors) > 2:
+            gone = rng.choice(pacer._actors)
+            pacer.remove(gone)
+            under_way = [actor for actor in under_way if actor != gone]
+        for _ in range(rng.randrange(3)):
+            if under_way:
+                pacer.arrived(under_way.pop(rng.randrange(len(under_way))))
+        if (actor := pacer.next(version)) is not None:
+            pacer.trained(actor)

@@ -98,3 +98,24 @@ def test_the_exponent_of_importance_weights_ends_at_one(tmp_path: Path) -> None:
         assert newest is not None
         weights.append(load_checkpoint(newest).arrays["agent"]["weights"])
     np.testing.assert_allclose(*weights, rtol=1e-6, atol=1e-7)
+
+
+def test_total_steps_may_exceed_32_bits() -> None:
+    """They did not fit into the program; an accelerator makes so many steps within a minute."""
+    from exarl.agents.compiled import jax
+    from exarl.envs.device import DeviceEnvs
+    from exarl.run.build import build_agent, build_episode
+    from exarl.run.configure import configure
+    from exarl.workflows.fused_program import FusedProgram
+
+    words = {"agent": "PPO-v0", "env": "CartPole-v1", "total_steps": 2**33}
+    configuration = configure(overrides={**words, "epochs": 1, "minibatches": 1})
+    env, adapter, _ = build_episode(configuration)
+    agent: Any = build_agent(configuration, adapter.spec)
+    program = FusedProgram.of(agent, DeviceEnvs.of(env, adapter), 2, 4, 5)
+
+    def iterate(steps: Any) -> Any:
+        carry = program.start(agent.first_params(0, agent.hyper), np.uint32(0), {})
+        return program.iterate(carry, steps, np.array(True), {}, 1)[0]
+
+    assert jax.eval_shape(iterate, np.float32(2**32)).train.updates.shape == ()
