@@ -326,8 +326,8 @@ def assumptions(costs: Costs, allocation: Allocation) -> str:
     """What a picture takes for granted."""
     blocks = ", ".join(map(str, allocation.block_steps))
     return (
-        f"Assumed: {about(costs)}. Workflow {', '.join(allocation.workflows)}; blocks of {blocks} steps;"
-        f" {', '.join(map(str, allocation.process_per_env))} ranks per simulation;"
+        f"Assumed: {about(costs)}. Workflow {', '.join(allocation.workflows)}; blocks of {blocks}"
+        f" steps; {', '.join(map(str, allocation.process_per_env))} ranks per simulation;"
         f" {allocation.like.envs_per_actor} environments per actor; a start of {span(costs.start_s)}."
         " Every learner has the cores it was measured with, the file system and the network are never"
         " the bound, and every update divides its batch among all learners."
