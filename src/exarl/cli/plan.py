@@ -58,11 +58,11 @@ What things cost; a TIME is 20ms, 30s or 2h:
   --start_time TIME       until the first step of the run (10s)
 
 What may be chosen (names as in 'exarl train'; lists are tried in turn):
-  --workflow W            async | sync | rma | elastic, or a list (async)
+  --workflow W            async | sync | rma | elastic, or a list (async, or the file's)
   --learner_procs N       learners (default: as many as pay)
   --process_per_env N     ranks of a simulation (1)
   --parallel X            the part of a step that these ranks share, for a list of them (0 to 1)
-  --block_steps N         steps in a block (default: 8, 32 or 128)
+  --block_steps N         steps in a block (8, 32 or 128, or the file's)
   --envs_per_actor N, --max_policy_lag N, --blocks_ahead N, --slots N
                           fixed, as given
   --cores_per_node N      for the Slurm line (64)
@@ -82,7 +82,7 @@ def plan(words: list[str]) -> int:
     costs = take_costs(words, costs)
     allocation = take_allocation(words, like, known=bench is not None)
     line.nothing_left(words)
-    check(allocation)
+    allocation = possible(allocation)
     path = None if plot is None else expand(plot)
     if path is not None:
         check_target(path)
@@ -197,8 +197,8 @@ def take_allocation(words: list[str], like: PlannedRun, known: bool) -> Allocati
     )
 
 
-def check(allocation: Allocation) -> None:
-    """ConfigError if no run fits."""
+def possible(allocation: Allocation) -> Allocation:
+    """With the numbers of ranks that hold a run; ConfigError if none does."""
     if len(allocation.process_per_env) > 1 and allocation.parallel is None:
         raise ConfigError(
             "several --process_per_env need --parallel X, the part of a step that its ranks share"
@@ -207,13 +207,14 @@ def check(allocation: Allocation) -> None:
         raise ConfigError(
             "max_policy_lag has no meaning in workflow 'sync'; omit it (command line)"
         )
-    for procs in allocation.procs:
-        if not candidates(allocation, procs):
-            least = min(allocation.learners or (1,)) * (1 + min(allocation.process_per_env))
-            raise ConfigError(
-                f"--procs {procs} is too few for a learner and an actor; {least} or more work,"
-                " or 1 for a run in one process"
-            )
+    fitting = tuple(procs for procs in allocation.procs if candidates(allocation, procs))
+    if not fitting:
+        least = min(allocation.learners or (1,)) * (1 + min(allocation.process_per_env))
+        raise ConfigError(
+            f"--procs {max(allocation.procs)} is too few for learners and as many simulations;"
+            f" {least} or more work (command line)"
+        )
+    return dataclasses.replace(allocation, procs=fitting)
 
 
 def best_of(costs: Costs, allocation: Allocation, procs: int, seed: int) -> Proposal:

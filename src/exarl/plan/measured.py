@@ -9,7 +9,7 @@ from typing import Any
 
 from exarl.errors import ConfigError
 from exarl.plan.costs import DECODE_S, Costs, reduce_seconds, round_seconds
-from exarl.plan.forecast import WORKFLOWS, PlannedRun
+from exarl.plan.forecast import PlannedRun
 
 BLOCK_S = 1e-3
 """Seconds that a learner takes for a block beside its updates, where that was not measured."""
@@ -56,10 +56,10 @@ def _costs_of(bench: Mapping[str, Any]) -> tuple[Costs, PlannedRun]:
 
 def run_of(bench: Mapping[str, Any]) -> PlannedRun:
     """The run that was measured."""
-    workflow, procs = bench["workflow"], int(bench["procs"])
+    procs = int(bench["procs"])
     learners, each = int(bench.get("learner_procs", 1)), int(bench.get("process_per_env", 1))
     return PlannedRun(
-        workflow=workflow if workflow in WORKFLOWS else "async",
+        workflow=str(bench["workflow"]),
         actors=max(1, (procs - learners) // each),
         learners=learners,
         process_per_env=each,
@@ -91,6 +91,7 @@ def _as_trained(costs: Costs, run: PlannedRun, bench: Mapping[str, Any]) -> Cost
     )  # and so are these parts of the time after the start
     idle = max(0.0, actors.get("wait", 0.0) + actors.get("send", 0.0) - began) / after
     if run.learners > 1:
+        costs = replace(costs, skew=0.0)  # which is part of what was measured
         return replace(costs, reduce_s=_averaging(costs, run, busy / steps_per_s))
     beside = learner.get("learn", 0.0) / after / steps_per_s
     if beside < MOSTLY * learns:  # mostly updates, which take longer beside the other ranks

@@ -164,6 +164,8 @@ def candidates(allocation: Allocation, procs: int) -> list[PlannedRun]:
     """Every layout of at most ``procs`` ranks that fills its nodes evenly."""
     like = allocation.like
     if procs == 1:
+        if 1 not in allocation.process_per_env or 1 not in (allocation.learners or (1,)):
+            return []
         alone = dataclasses.replace(like, actors=1, learners=1, process_per_env=1, alone=True)
         return [dataclasses.replace(alone, block_steps=steps) for steps in allocation.block_steps]
     found: list[PlannedRun] = []

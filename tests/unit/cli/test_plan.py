@@ -110,10 +110,12 @@ def test_a_deadline_that_cannot_be_kept_is_said(exarl: Any) -> None:
         ((*TIMES, "--procs", "8", "--plot", "no/where.png"), "there is no folder"),
         (("nothing.json", "--procs", "8"), "cannot read nothing.json"),
         (("text.json", "--procs", "8"), "it is not JSON"),
+        (("fused.json", "--procs", "8"), "plan does not know workflow 'fused'"),
         (("other.json", "--procs", "8"), "not the output of 'exarl bench --json'"),
     ],
 )  # fmt: skip
 def test_bad_input_is_one_line(exarl: Any, words: Any, expected: str) -> None:
     Path("text.json").write_text("no")
     Path("other.json").write_text("{}")
+    Path("fused.json").write_text(json.dumps(BENCH | {"workflow": "fused"}))
     exarl("plan", *words).refused(expected)
