@@ -19,7 +19,7 @@ from exarl.plan.measured import costs_of
 from exarl.plan.picture import Scaling, draw
 from exarl.plan.proposals import (
     BLOCKS,
-    Choices,
+    Allocation,
     Proposal,
     candidates,
     fits,
@@ -58,11 +58,11 @@ What things cost; a TIME is 20ms, 30s or 2h:
   --start_time TIME       until the first step of the run (10s)
 
 What may be chosen (names as in 'exarl train'; lists are tried in turn):
-  --workflow W            async | sync | rma | elastic, or a list (async)
+  --workflow W            async | sync | rma | elastic, or a list (async, or the file's)
   --learner_procs N       learners (default: as many as pay)
   --process_per_env N     ranks of a simulation (1)
   --parallel X            the part of a step that these ranks share, for a list of them (0 to 1)
-  --block_steps N         steps in a block (default: 8, 32 or 128)
+  --block_steps N         steps in a block (8, 32 or 128, or the file's)
   --envs_per_actor N, --max_policy_lag N, --blocks_ahead N, --slots N
                           fixed, as given
   --cores_per_node N      for the Slurm line (64)
@@ -80,21 +80,25 @@ def plan(words: list[str]) -> int:
     seed = line.take_count(words, "seed", 0, least=0)
     costs, like = read_bench(bench) if bench else (None, PlannedRun())
     costs = take_costs(words, costs)
-    choices = take_choices(words, like, known=bench is not None)
+    allocation = take_allocation(words, like, known=bench is not None)
     line.nothing_left(words)
-    check(choices)
+    allocation = possible(allocation)
     path = None if plot is None else expand(plot)
     if path is not None:
         check_target(path)
-    if len(choices.procs) > 1 and choices.deadline_s is None and choices.core_hours is None:
-        found = [best_of(costs, choices, procs, seed) for procs in choices.procs]
+    if (
+        len(allocation.procs) > 1
+        and allocation.deadline_s is None
+        and allocation.core_hours is None
+    ):
+        found = [best_of(costs, allocation, procs, seed) for procs in allocation.procs]
     else:
-        found = proposals(costs, choices, seed)
+        found = proposals(costs, allocation, seed)
     show = to_json if as_json else table
-    sys.stdout.write(show(found, costs, choices))
+    sys.stdout.write(show(found, costs, allocation))
     if path is not None:
-        scaling = scaled(costs, choices, seed, found)
-        draw(scaling, "Predicted scaling ('exarl plan')", assumptions(costs, choices), path)
+        scaling = scaled(costs, allocation, seed, found)
+        draw(scaling, "Predicted scaling ('exarl plan')", assumptions(costs, allocation), path)
         if not as_json:
             sys.stdout.write(f"{path}: strong and weak scaling\n")
     return 0
@@ -112,7 +116,7 @@ def read_bench(name: str) -> tuple[Costs, PlannedRun]:
 
 def take_costs(words: list[str], measured: Costs | None) -> Costs:
     """The costs that were measured, with what the user states instead."""
-    step_s = take_time(words, "step_time")
+    step_s = take_time(words, "step_time", 1e-9)
     if measured is None and step_s is None:
         raise ConfigError(
             "how long is a step? give --step_time 30s, or the output of 'exarl bench --json'"
@@ -162,7 +166,7 @@ def take_stragglers(words: list[str]) -> tuple[float | None, float | None]:
     return found
 
 
-def take_choices(words: list[str], like: PlannedRun, known: bool) -> Choices:
+def take_allocation(words: list[str], like: PlannedRun, known: bool) -> Allocation:
     """What may be chosen, and what is asked for."""
     procs = take_counts(words, "procs")
     if procs is None:
@@ -177,7 +181,7 @@ def take_choices(words: list[str], like: PlannedRun, known: bool) -> Choices:
         blocks_ahead=line.take_count(words, "blocks_ahead", like.blocks_ahead, least=0),
         slots=line.take_count(words, "slots", like.slots),
     )
-    return Choices(
+    return Allocation(
         procs=procs,
         workflows=tuple(dict.fromkeys(workflows)),
         process_per_env=take_counts(words, "process_per_env") or (like.process_per_env,),
@@ -193,64 +197,69 @@ def take_choices(words: list[str], like: PlannedRun, known: bool) -> Choices:
     )
 
 
-def check(choices: Choices) -> None:
-    """ConfigError if no run fits."""
-    if len(choices.process_per_env) > 1 and choices.parallel is None:
+def possible(allocation: Allocation) -> Allocation:
+    """With the numbers of ranks that hold a run; ConfigError if none does."""
+    if len(allocation.process_per_env) > 1 and allocation.parallel is None:
         raise ConfigError(
             "several --process_per_env need --parallel X, the part of a step that its ranks share"
         )
-    if "sync" in choices.workflows and choices.like.max_policy_lag is not None:
+    if "sync" in allocation.workflows and allocation.like.max_policy_lag is not None:
         raise ConfigError(
             "max_policy_lag has no meaning in workflow 'sync'; omit it (command line)"
         )
-    for procs in choices.procs:
-        if not candidates(choices, procs):
-            least = min(choices.learners or (1,)) * (1 + min(choices.process_per_env))
-            raise ConfigError(
-                f"--procs {procs} is too few for a learner and an actor; {least} or more work,"
-                " or 1 for a run in one process"
-            )
+    fitting = tuple(procs for procs in allocation.procs if candidates(allocation, procs))
+    if not fitting:
+        least = min(allocation.learners or (1,)) * (1 + min(allocation.process_per_env))
+        raise ConfigError(
+            f"--procs {max(allocation.procs)} is too few for learners and as many simulations;"
+            f" {least} or more work (command line)"
+        )
+    return dataclasses.replace(allocation, procs=fitting)
 
 
-def best_of(costs: Costs, choices: Choices, procs: int, seed: int) -> Proposal:
+def best_of(costs: Costs, allocation: Allocation, procs: int, seed: int) -> Proposal:
     """The best layout of one number of ranks."""
-    return proposals(costs, dataclasses.replace(choices, procs=(procs,)), seed, most=1)[0]
+    return proposals(costs, dataclasses.replace(allocation, procs=(procs,)), seed, most=1)[0]
 
 
-def scaled(costs: Costs, choices: Choices, seed: int, known: list[Proposal]) -> Scaling:
+def scaled(costs: Costs, allocation: Allocation, seed: int, known: list[Proposal]) -> Scaling:
     """Predictions up to the largest number of ranks, with one learner and with as many as pay."""
-    least = max(2, 1 + min(choices.process_per_env))
-    counts = [n for n in series(least, max(choices.procs)) if candidates(choices, n)]
+    least = max(2, 1 + min(allocation.process_per_env))
+    counts = [n for n in series(least, max(allocation.procs)) if candidates(allocation, n)]
     found = {proposal.run: proposal for proposal in known}
 
-    def promising(count: int, choices: Choices) -> Proposal:
-        run = shortlist(costs, choices, count, 1)[0]
+    def promising(count: int, allocation: Allocation) -> Proposal:
+        run = shortlist(costs, allocation, count, 1)[0]
         if run not in found:
-            found[run] = judged(costs, choices, run, seed)
+            found[run] = judged(costs, allocation, run, seed)
         return found[run]
 
-    one = [promising(n, dataclasses.replace(choices, learners=(1,))) for n in counts]
-    best = [promising(n, choices) for n in counts]
-    return Scaling(one, best, choices.steps)
+    one = [promising(n, dataclasses.replace(allocation, learners=(1,))) for n in counts]
+    best = [promising(n, allocation) for n in counts]
+    return Scaling(one, best, allocation.steps)
 
 
-def table(found: list[Proposal], costs: Costs, choices: Choices) -> str:
+def table(found: list[Proposal], costs: Costs, allocation: Allocation) -> str:
     """The proposals as a table of text, with the Slurm line of the best."""
     head = (
         f"{'workflow':<9}{'ranks':>8}{'learners':>9}{'actors':>8}{'each':>5}{'block':>6}{'steps/s':>11}"
         f"{'hours':>9}{'core-h':>11}{'lag mean':>11}{'max':>11}{'idle':>6}{'busy':>6}  bound by\n"
     )
-    rows = "".join(row(proposal, fits(proposal, choices)) for proposal in found)
-    best = found[-1] if aimless(choices) else found[0]
-    text = f"{about(costs)}\n{choices.steps:,.0f} steps\n\n{head}{rows}"
-    if not fits(best, choices):
+    rows = "".join(row(proposal, fits(proposal, allocation)) for proposal in found)
+    best = found[-1] if aimless(allocation) else found[0]
+    text = f"{about(costs)}\n{allocation.steps:,.0f} steps\n\n{head}{rows}"
+    if not fits(best, allocation):
         text += "\nno layout keeps the deadline and the core-hours; the nearest is above\n"
-    return text + f"\n{slurm_line(best, choices)}\n"
+    return text + f"\n{slurm_line(best, allocation)}\n"
 
 
-def aimless(choices: Choices) -> bool:
+def aimless(allocation: Allocation) -> bool:
     """Whether rows are numbers of ranks, and not the best first."""
-    return len(choices.procs) > 1 and choices.deadline_s is None and choices.core_hours is None
+    return (
+        len(allocation.procs) > 1
+        and allocation.deadline_s is None
+        and allocation.core_hours is None
+    )
 
 
 def row(proposal: Proposal, fitting: bool) -> str:
@@ -267,7 +276,7 @@ def row(proposal: Proposal, fitting: bool) -> str:
     )
 
 
-def slurm_line(proposal: Proposal, choices: Choices) -> str:
+def slurm_line(proposal: Proposal, allocation: Allocation) -> str:
     """The job of a proposal, for ``exarl slurm``. Its time limit has a fifth to spare."""
     run = proposal.run
     minutes = math.ceil(1.2 * proposal.seconds / 60) + 2
@@ -291,7 +300,7 @@ def slurm_line(proposal: Proposal, choices: Choices) -> str:
         command.append(f"--blocks_ahead {run.blocks_ahead}")
     if workflow == "rma" and run.slots != PlannedRun.slots:
         command.append(f"--slots {run.slots}")
-    steps = f"--total_steps {math.ceil(choices.steps)}"
+    steps = f"--total_steps {math.ceil(allocation.steps)}"
     words = " ".join([*options, f"--time {limit}", "-- train", *command, steps])
     return f"exarl slurm {words} --env ..."
 
@@ -314,13 +323,13 @@ def about(costs: Costs) -> str:
     return "; ".join(parts)
 
 
-def assumptions(costs: Costs, choices: Choices) -> str:
+def assumptions(costs: Costs, allocation: Allocation) -> str:
     """What a picture takes for granted."""
-    blocks = ", ".join(map(str, choices.block_steps))
+    blocks = ", ".join(map(str, allocation.block_steps))
     return (
-        f"Assumed: {about(costs)}. Workflow {', '.join(choices.workflows)}; blocks of {blocks} steps;"
-        f" {', '.join(map(str, choices.process_per_env))} ranks per simulation;"
-        f" {choices.like.envs_per_actor} environments per actor; a start of {span(costs.start_s)}."
+        f"Assumed: {about(costs)}. Workflow {', '.join(allocation.workflows)}; blocks of {blocks}"
+        f" steps; {', '.join(map(str, allocation.process_per_env))} ranks per simulation;"
+        f" {allocation.like.envs_per_actor} environments per actor; a start of {span(costs.start_s)}."
         " Every learner has the cores it was measured with, the file system and the network are never"
         " the bound, and every update divides its batch among all learners."
     )
@@ -334,7 +343,7 @@ def span(seconds: float) -> str:
     return f"{seconds:.3g} s"
 
 
-def to_json(found: list[Proposal], costs: Costs, choices: Choices) -> str:
+def to_json(found: list[Proposal], costs: Costs, allocation: Allocation) -> str:
     rows: list[dict[str, Any]] = [
         {
             **dataclasses.asdict(p.run),
@@ -343,10 +352,10 @@ def to_json(found: list[Proposal], costs: Costs, choices: Choices) -> str:
             "lag_updates_mean": lag_in_updates(p.forecast),
             "seconds": p.seconds,
             "core_hours": p.core_hours,
-            "fits": fits(p, choices),
-            "slurm": slurm_line(p, choices),
+            "fits": fits(p, allocation),
+            "slurm": slurm_line(p, allocation),
         }
         for p in found
     ]
-    whole = {"costs": dataclasses.asdict(costs), "total_steps": choices.steps, "layouts": rows}
+    whole = {"costs": dataclasses.asdict(costs), "total_steps": allocation.steps, "layouts": rows}
     return json.dumps(whole, indent=2) + "\n"

@@ -14,7 +14,7 @@ LATENCY_S = 0.1e-3
 BANDWIDTH = 2e9
 """Bytes that a learner sends or receives in a second."""
 SKEW = 0.1
-"""The part of an update by which learners wait for the slowest of them."""
+"""The ``skew`` of learners whose averages were not measured."""
 FLOPS = 50e9
 """Operations in a second of one core in the products of a network's layers."""
 DISPATCH_S = 50e-6
@@ -43,6 +43,7 @@ class Costs:
     updates_per_step: float = 0.0
     block_s: float = 1e-3
     reduce_s: float = TEAM_S
+    skew: float = SKEW  # the part of an update by which learners wait for the slowest of them
     send_s: float = 0.1e-3
     failures_per_hour: float = 0.0
     restart_s: float = 0.0
@@ -54,12 +55,12 @@ def reduce_seconds(weights: int) -> float:
     return TEAM_S + LATENCY_S + 4 * weights / BANDWIDTH
 
 
-def update_seconds(alone: float, learners: int, reduce_s: float) -> float:
+def update_seconds(alone: float, learners: int, reduce_s: float, skew: float = SKEW) -> float:
     """An update of which each of ``learners`` computes its share of the batch. Every doubling of their
     number makes the average longer by half of what it takes between two."""
     if learners < 2:
         return alone
-    return (1 + SKEW) * alone / learners + reduce_s * (1 + math.log2(learners)) / 2
+    return (1 + skew) * alone / learners + reduce_s * (1 + math.log2(learners)) / 2
 
 
 def estimated_update(weights: int, batch: int) -> float:
@@ -93,5 +94,5 @@ def round_seconds(costs: Costs, learners: int, blocks: int, steps: int) -> float
     Each makes all of the updates, with its share of the batch.
     """
     updates = costs.updates_per_step * steps
-    each = update_seconds(costs.update_s, learners, costs.reduce_s)
+    each = update_seconds(costs.update_s, learners, costs.reduce_s, costs.skew)
     return costs.block_s + DECODE_S * math.ceil(blocks / learners) + updates * each

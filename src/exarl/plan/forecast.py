@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from exarl.plan.costs import Costs, round_seconds
 
 HOUR = 3600.0
+MOST_LOSSES = 30.0
+"""Failures in the time of a block up to which the block is repeated until none comes."""
 WORKFLOWS = ("sync", "async", "rma", "elastic")
 
 
@@ -64,8 +66,8 @@ def block_mean(costs: Costs, run: PlannedRun) -> float:
     if not rate:
         return work
     if run.workflow == "elastic":  # the block begins again: the mean time until ``work`` survives
-        expected = math.expm1(min(rate * work, 500.0)) / rate
-        return expected + math.expm1(min(rate * work, 500.0)) * costs.restart_s
+        losses = math.expm1(min(rate * work, MOST_LOSSES))
+        return losses / rate + losses * costs.restart_s
     return work * (1 + rate * (costs.restart_s + costs.step_s))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from exarl.errors import ConfigError
 from exarl.plan.costs import DECODE_S, Costs, reduce_seconds, round_seconds
-from exarl.plan.forecast import WORKFLOWS, PlannedRun
+from exarl.plan.forecast import PlannedRun
 
 BLOCK_S = 1e-3
 """Seconds that a learner takes for a block beside its updates, where that was not measured."""
@@ -17,6 +17,10 @@ _NORMAL_99 = 2.326
 """The 99th percentile of a standard normal distribution."""
 WORKED = 0.1
 """A side that waits for less than this part of its time was measured at full speed."""
+
+MOSTLY = 4.0
+"""How many times as long as its updates alone the training on a block may take, for updates to be most
+of it."""
 
 
 def costs_of(bench: Mapping[str, Any]) -> tuple[Costs, PlannedRun]:
@@ -52,10 +56,10 @@ def _costs_of(bench: Mapping[str, Any]) -> tuple[Costs, PlannedRun]:
 
 def run_of(bench: Mapping[str, Any]) -> PlannedRun:
     """The run that was measured."""
-    workflow, procs = bench["workflow"], int(bench["procs"])
+    procs = int(bench["procs"])
     learners, each = int(bench.get("learner_procs", 1)), int(bench.get("process_per_env", 1))
     return PlannedRun(
-        workflow=workflow if workflow in WORKFLOWS else "async",
+        workflow=str(bench["workflow"]),
         actors=max(1, (procs - learners) // each),
         learners=learners,
         process_per_env=each,
@@ -81,13 +85,19 @@ def _as_trained(costs: Costs, run: PlannedRun, bench: Mapping[str, Any]) -> Cost
     split = bench["time_split"]
     learner, actors = split["learner"], split["actors"]
     began = learner.get("start", 0.0) + learner.get("compile", 0.0)
-    waits = learner.get("wait", 0.0) / max(1 - began, 1e-9)
-    idle = max(0.0, actors.get("wait", 0.0) + actors.get("send", 0.0) - began) / max(
-        1 - began, 1e-9
-    )
+    after = max(1 - began, 1e-9)
+    busy = (
+        1 - learner.get("wait", 0.0) / after
+    )  # and so are these parts of the time after the start
+    idle = max(0.0, actors.get("wait", 0.0) + actors.get("send", 0.0) - began) / after
     if run.learners > 1:
-        return replace(costs, reduce_s=_averaging(costs, run, (1 - waits) / steps_per_s))
-    block_s = (1 - waits) * run.steps / steps_per_s - run.steps * learns - DECODE_S
+        costs = replace(costs, skew=0.0)  # which is part of what was measured
+        return replace(costs, reduce_s=_averaging(costs, run, busy / steps_per_s))
+    beside = learner.get("learn", 0.0) / after / steps_per_s
+    if beside < MOSTLY * learns:  # mostly updates, which take longer beside the other ranks
+        costs = replace(costs, update_s=costs.update_s * max(1.0, beside / max(learns, 1e-12)))
+        learns = max(learns, beside)
+    block_s = busy * run.steps / steps_per_s - run.steps * learns - DECODE_S
     costs = replace(costs, block_s=max(0.0, block_s))
     if idle < WORKED:
         left = run.actors * run.envs_per_actor / steps_per_s - run.envs_per_actor * costs.step_s

@@ -75,7 +75,7 @@ def _weak(axes: Axes, scaling: Scaling) -> None:
             last = p.run.learners
     axes.axhline(1, ls="--", lw=1, color=GREY)
     axes.set(
-        title="weak: speed of an actor (1: it never waits; numbers: learners)",
+        title="weak: the speed of an actor (1: it never waits)",
         xlabel="ranks",
         ylim=(0, 1.12),
     )
@@ -86,5 +86,5 @@ def _weak(axes: Axes, scaling: Scaling) -> None:
 def _lines(scaling: Scaling) -> list[tuple[Sequence[Proposal], str, str]]:
     return [
         (scaling.one, ORANGE, "one learner"),
-        (scaling.best, BLUE, "as many learners as pay"),
+        (scaling.best, BLUE, "as many learners as pay (how many)"),
     ]

@@ -20,7 +20,7 @@ BLOCKS = (8, 32, 128)
 
 
 @dataclass(frozen=True)
-class Choices:
+class Allocation:
     """What may be chosen; ``steps`` is the aim of the run."""
 
     procs: tuple[int, ...]
@@ -53,53 +53,58 @@ class Proposal:
         return self.run.ranks // self.nodes
 
 
-def proposals(costs: Costs, choices: Choices, seed: int = 0, most: int = 5) -> list[Proposal]:
+def proposals(costs: Costs, allocation: Allocation, seed: int = 0, most: int = 5) -> list[Proposal]:
     """The best layouts, best first: those that keep deadline and budget, then the others.
 
     Without a deadline the fastest is best, with one the one that costs least; of those equally good
     the one with the smallest lag.
     """
     found = [
-        judged(costs, choices, run, seed)
-        for procs in choices.procs
-        for run in shortlist(costs, choices, procs, most if len(choices.procs) == 1 else 2)
+        judged(costs, allocation, run, seed)
+        for procs in allocation.procs
+        for run in shortlist(costs, allocation, procs, most if len(allocation.procs) == 1 else 2)
     ]
-    fitting = [p for p in found if fits(p, choices)]
-    if choices.deadline_s is not None and len(choices.procs) > 1:
-        found += fewer(costs, choices, seed, found)
-        fitting = [p for p in found if fits(p, choices)]
-    return [*ranked(fitting, choices), *ranked([p for p in found if p not in fitting], choices)][
-        :most
-    ]
+    fitting = [p for p in found if fits(p, allocation)]
+    if allocation.deadline_s is not None and len(allocation.procs) > 1:
+        found += fewer(costs, allocation, seed, found)
+        fitting = [p for p in found if fits(p, allocation)]
+    return [
+        *ranked(fitting, allocation),
+        *ranked([p for p in found if p not in fitting], allocation),
+    ][:most]
 
 
-def fewer(costs: Costs, choices: Choices, seed: int, found: Sequence[Proposal]) -> list[Proposal]:
+def fewer(
+    costs: Costs, allocation: Allocation, seed: int, found: Sequence[Proposal]
+) -> list[Proposal]:
     """Layouts of fewer ranks than the smallest that keeps the deadline, found by bisection."""
-    enough = min((p.run.ranks for p in found if fits(p, choices)), default=0)
+    enough = min((p.run.ranks for p in found if fits(p, allocation)), default=0)
     below = max((p.run.ranks for p in found if p.run.ranks < enough), default=0)
     more: list[Proposal] = []
     while below and enough - below > max(1, enough // 20):
         procs = (below + enough) // 2
-        tried = [judged(costs, choices, run, seed) for run in shortlist(costs, choices, procs, 1)]
+        tried = [
+            judged(costs, allocation, run, seed) for run in shortlist(costs, allocation, procs, 1)
+        ]
         more += tried
-        if any(fits(p, choices) for p in tried):
+        if any(fits(p, allocation) for p in tried):
             enough = procs
         else:
             below = procs
     return more
 
 
-def fits(proposal: Proposal, choices: Choices) -> bool:
+def fits(proposal: Proposal, allocation: Allocation) -> bool:
     """Whether a proposal keeps the deadline and the budget."""
-    late = choices.deadline_s is not None and proposal.seconds > choices.deadline_s
-    dear = choices.core_hours is not None and proposal.core_hours > choices.core_hours
+    late = allocation.deadline_s is not None and proposal.seconds > allocation.deadline_s
+    dear = allocation.core_hours is not None and proposal.core_hours > allocation.core_hours
     return not late and not dear
 
 
-def ranked(found: Sequence[Proposal], choices: Choices) -> list[Proposal]:
+def ranked(found: Sequence[Proposal], allocation: Allocation) -> list[Proposal]:
     """The best first."""
     left, order = list(found), []
-    cheapest = choices.deadline_s is not None
+    cheapest = allocation.deadline_s is not None
 
     def price(proposal: Proposal) -> float:
         return proposal.core_hours if cheapest else proposal.seconds
@@ -121,34 +126,29 @@ def lag_in_updates(forecast: Forecast) -> float:
     return forecast.lag_mean * max(forecast.updates_per_version, 1e-9)
 
 
-def judged(costs: Costs, choices: Choices, run: PlannedRun, seed: int) -> Proposal:
+def judged(costs: Costs, allocation: Allocation, run: PlannedRun, seed: int) -> Proposal:
     """A layout with its prediction."""
-    own = costs_with(costs, choices, run.process_per_env)
+    own = costs_with(costs, allocation, run.process_per_env)
     forecast = simulate(own, run, seed)
     return Proposal(
         run,
-        nodes_of(run.ranks, choices.cores_per_node),
+        nodes_of(run.ranks, allocation.cores_per_node),
         forecast,
         own,
-        forecast.seconds(run, own, choices.steps),
-        forecast.core_hours(run, own, choices.steps),
+        forecast.seconds(run, own, allocation.steps),
+        forecast.core_hours(run, own, allocation.steps),
     )
 
 
-def shortlist(costs: Costs, choices: Choices, procs: int, most: int) -> list[PlannedRun]:
+def shortlist(costs: Costs, allocation: Allocation, procs: int, most: int) -> list[PlannedRun]:
     """The layouts of ``procs`` ranks that promise most, by the bounds that need no simulation."""
-    runs = dict.fromkeys(candidates(choices, procs))
-
-    def promise(run: PlannedRun) -> float:
-        rate = rate_bound(costs_with(costs, choices, run.process_per_env), run)
-        return round(rate, -int(f"{max(rate, 1e-300):e}".partition("e")[2]) + 2)  # three digits
-
-    return sorted(runs, key=lambda run: (-promise(run), run.learners, run.block_steps))[:most]
-
-
-def named(choices: Choices, run: PlannedRun) -> bool:
-    """Whether the user has named this number of learners."""
-    return choices.learners is not None and run.learners in choices.learners
+    found: list[tuple[float, int, int, PlannedRun]] = []
+    for run in candidates(allocation, procs):
+        own = costs_with(costs, allocation, run.process_per_env)
+        if allocation.learners is not None or pays(own, run):
+            promise = float(f"{rate_bound(own, run):.2e}")  # what differs by less is equal
+            found.append((-promise, run.learners, run.block_steps, run))
+    return [run for *_, run in sorted(found, key=lambda entry: entry[:3])[:most]]
 
 
 def pays(costs: Costs, run: PlannedRun) -> bool:
@@ -160,29 +160,31 @@ def pays(costs: Costs, run: PlannedRun) -> bool:
     return rate_bound(costs, run) >= WORTHWHILE * rate_bound(costs, half) and pays(costs, half)
 
 
-def candidates(choices: Choices, procs: int) -> list[PlannedRun]:
+def candidates(allocation: Allocation, procs: int) -> list[PlannedRun]:
     """Every layout of at most ``procs`` ranks that fills its nodes evenly."""
-    like = choices.like
+    like = allocation.like
     if procs == 1:
+        if 1 not in allocation.process_per_env or 1 not in (allocation.learners or (1,)):
+            return []
         alone = dataclasses.replace(like, actors=1, learners=1, process_per_env=1, alone=True)
-        return [dataclasses.replace(alone, block_steps=steps) for steps in choices.block_steps]
+        return [dataclasses.replace(alone, block_steps=steps) for steps in allocation.block_steps]
     found: list[PlannedRun] = []
-    for workflow in choices.workflows:
-        for each in choices.process_per_env:
-            for learners in (1,) if workflow == "sync" else learner_counts(choices, procs, each):
-                actors = filling(procs, learners, each, choices.cores_per_node)
+    for workflow in allocation.workflows:
+        for each in allocation.process_per_env:
+            for learners in (1,) if workflow == "sync" else learner_counts(allocation, procs, each):
+                actors = filling(procs, learners, each, allocation.cores_per_node)
                 if actors < learners:
                     continue
                 counts = {"actors": actors, "learners": learners, "process_per_env": each}
                 run = dataclasses.replace(like, workflow=workflow, alone=False, **counts)  # type: ignore[arg-type]
-                found += [dataclasses.replace(run, block_steps=n) for n in choices.block_steps]
+                found += [dataclasses.replace(run, block_steps=n) for n in allocation.block_steps]
     return found
 
 
-def learner_counts(choices: Choices, procs: int, each: int) -> Sequence[int]:
+def learner_counts(allocation: Allocation, procs: int, each: int) -> Sequence[int]:
     """One learner and every power of two that leaves at least as many actors."""
-    if choices.learners is not None:
-        return choices.learners
+    if allocation.learners is not None:
+        return allocation.learners
     most = min(MOST_LEARNERS, procs // (each + 1))
     return [1, *(2**k for k in range(1, 20) if 2**k <= most)]
 
@@ -202,10 +204,10 @@ def nodes_of(ranks: int, cores_per_node: int) -> int:
     return -(-ranks // cores_per_node)
 
 
-def costs_with(costs: Costs, choices: Choices, each: int) -> Costs:
+def costs_with(costs: Costs, allocation: Allocation, each: int) -> Costs:
     """The costs with ``each`` ranks in a simulation, by Amdahl's law from those measured."""
-    if choices.parallel is None or each == choices.measured_ranks:
+    if allocation.parallel is None or each == allocation.measured_ranks:
         return costs
-    part = choices.parallel
-    ratio = (1 - part + part / each) / (1 - part + part / choices.measured_ranks)
+    part = allocation.parallel
+    ratio = (1 - part + part / each) / (1 - part + part / allocation.measured_ranks)
     return dataclasses.replace(costs, step_s=costs.step_s * ratio)

@@ -9,7 +9,7 @@ import numpy as np
 
 from exarl.comm.waiting import pause
 from exarl.plan.costs import Costs, round_seconds
-from exarl.plan.forecast import HOUR, Forecast, PlannedRun, bound_of
+from exarl.plan.forecast import HOUR, MOST_LOSSES, Forecast, PlannedRun, bound_of
 from exarl.plan.lagging import Lagging
 
 EXACT = 256
@@ -118,6 +118,7 @@ def with_failures(
     if run.workflow != "elastic":
         return times + rng.poisson(rate * times) * (costs.restart_s + costs.step_s)
     # An actor is lost with its block, so the block begins again until it is not.
-    lost = rng.geometric(np.exp(-np.minimum(rate * times, 500.0))) - 1
-    mean = 1 / rate - times / np.expm1(np.minimum(rate * times, 500.0))  # of a block that is lost
+    failures = np.minimum(rate * times, MOST_LOSSES)
+    lost = rng.geometric(np.exp(-failures)) - 1
+    mean = 1 / rate - times / np.expm1(failures)  # of a block that is lost
     return times + lost * (mean + costs.restart_s)

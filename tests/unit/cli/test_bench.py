@@ -22,9 +22,25 @@ from exarl.training.measure import EnvRate, LearningRate
 
 SMALL = ("--hidden", "[8]", "--seconds", "0.4")
 PARTS = {
-    "environment": {"steps", "steps_per_s", "median_us", "p99_us", "reset_us", "failures"},
+    "environment": {
+        "steps",
+        "steps_per_s",
+        "median_us",
+        "p99_us",
+        "reset_us",
+        "failures",
+        "spread",
+    },
     "acting": {"observations", "call_us", "actions_per_s"},
-    "learning": {"block_steps", "block_us", "steps_per_s", "updates_per_s", "update_us", "first_s"},
+    "learning": {
+        "block_steps",
+        "block_us",
+        "steps_per_s",
+        "updates_per_s",
+        "update_us",
+        "first_s",
+        "weights",
+    },
     "training": {"seconds", "steps_per_s", "updates_per_s", "whole"},
 }
 

@@ -51,11 +51,23 @@ def test_a_run_that_was_measured_is_predicted_as_it_was(steps_per_s: float) -> N
 
 
 def test_a_learner_that_never_waits_is_predicted_as_it_was() -> None:
-    split = {"learner": {"start": 0.2, "learn": 0.8}, "actors": {"wait": 0.8, "env": 0.2}}
+    split = {
+        "learner": {"start": 0.2, "learn": 0.64, "report": 0.16},
+        "actors": {"wait": 0.8, "env": 0.2},
+    }
     training = {"steps_per_s": 40.0, "whole": False}
     costs, run = costs_of(bench(training=training, time_split=split))
     assert simulate(costs, run).steps_per_s == pytest.approx(40, rel=0.01)
     assert costs.block_s == pytest.approx(32 / 40 - 16 * 0.004 - DECODE_S)
+
+
+def test_updates_that_are_slower_beside_other_ranks_are_told_from_the_rest_of_a_block() -> None:
+    split = {"learner": {"learn": 0.9, "report": 0.1}, "actors": {"wait": 0.8, "env": 0.2}}
+    training = {"steps_per_s": 150.0, "whole": False}
+    costs, run = costs_of(bench(training=training, time_split=split))
+    assert costs.update_s == pytest.approx(0.9 / 150 / 0.5)
+    assert costs.block_s == pytest.approx(0.1 * 32 / 150 - DECODE_S)
+    assert simulate(costs, run).learner_busy == pytest.approx(0.66, abs=0.02)
 
 
 def test_what_averaging_takes_follows_from_a_team() -> None:

@@ -9,7 +9,15 @@ import pytest
 from exarl.comm.layout import plan_layout
 from exarl.plan.costs import Costs, reduce_seconds, team_factor, update_seconds
 from exarl.plan.forecast import PlannedRun, acting_rate, block_mean, rate_bound
-from exarl.plan.proposals import Choices, candidates, costs_with, fits, pays, proposals, shortlist
+from exarl.plan.proposals import (
+    Allocation,
+    candidates,
+    costs_with,
+    fits,
+    pays,
+    proposals,
+    shortlist,
+)
 from exarl.plan.simulation import simulate
 
 SLOW = Costs(step_s=30.0, update_s=0.002, updates_per_step=0.1)
@@ -19,8 +27,8 @@ HEAVY = Costs(step_s=0.01, update_s=0.5, updates_per_step=0.1, reduce_s=0.001)
 @pytest.mark.parametrize("procs", [1, 2, 5, 63, 64, 65, 127, 1000, 100_000])
 @pytest.mark.parametrize("each", [1, 4])
 def test_candidates_are_layouts_of_real_runs_on_full_nodes(procs: int, each: int) -> None:
-    found = candidates(Choices((procs,), process_per_env=(each,)), procs)
-    assert bool(found) == (procs == 1 or procs > each)
+    found = candidates(Allocation((procs,), process_per_env=(each,)), procs)
+    assert bool(found) == (procs > each or procs == each == 1)
     for run in found:
         assert run.ranks <= procs
         nodes = -(-run.ranks // 64)
@@ -31,14 +39,14 @@ def test_candidates_are_layouts_of_real_runs_on_full_nodes(procs: int, each: int
 
 @pytest.mark.parametrize("procs", [65, 1000, 99_999])
 def test_hardly_a_rank_is_wasted(procs: int) -> None:
-    best = shortlist(SLOW, Choices((procs,)), procs, 1)[0]
+    best = shortlist(SLOW, Allocation((procs,)), procs, 1)[0]
     assert best.ranks > procs - 1 - procs // 64
 
 
 def test_learners_are_added_while_they_pay() -> None:
-    few = proposals(SLOW, Choices((128,)), most=1)[0]
+    few = proposals(SLOW, Allocation((128,)), most=1)[0]
     assert few.run.learners == 1
-    many = proposals(HEAVY, Choices((128,)), most=1)[0]
+    many = proposals(HEAVY, Allocation((128,)), most=1)[0]
     assert many.run.learners > 8
     run = dataclasses.replace(many.run, learners=1)
     assert pays(HEAVY, dataclasses.replace(run, learners=2))
@@ -46,32 +54,32 @@ def test_learners_are_added_while_they_pay() -> None:
 
 
 def test_the_named_number_of_learners_is_kept() -> None:
-    found = proposals(SLOW, Choices((128,), learners=(4,)))
+    found = proposals(SLOW, Allocation((128,), learners=(4,)))
     assert {p.run.learners for p in found} == {4}
 
 
 def test_a_deadline_takes_the_cheapest_layout_and_hardly_more_ranks_than_it_needs() -> None:
-    choices = Choices((2, 20, 200, 2000), steps=1e5, deadline_s=36_000, block_steps=(8,))
-    best = proposals(SLOW, choices)[0]
-    assert fits(best, choices)
+    allocation = Allocation((2, 20, 200, 2000), steps=1e5, deadline_s=36_000, block_steps=(8,))
+    best = proposals(SLOW, allocation)[0]
+    assert fits(best, allocation)
     assert best.seconds <= 36_000
     needed = 1e5 * 30.0 / 36_000
     assert needed < best.run.ranks < 1.2 * needed
 
 
 def test_a_budget_is_kept_and_what_exceeds_it_comes_last() -> None:
-    choices = Choices((2, 20, 200), steps=1e4, core_hours=90.0, block_steps=(8,))
-    found = proposals(SLOW, choices)
-    assert fits(found[0], choices)
-    kept = [fits(p, choices) for p in found]
+    allocation = Allocation((2, 20, 200), steps=1e4, core_hours=90.0, block_steps=(8,))
+    found = proposals(SLOW, allocation)
+    assert fits(found[0], allocation)
+    kept = [fits(p, allocation) for p in found]
     assert kept == sorted(kept, reverse=True)
-    assert found[0].seconds == min(p.seconds for p in found if fits(p, choices))
+    assert found[0].seconds == min(p.seconds for p in found if fits(p, allocation))
 
 
 def test_a_simulation_on_more_ranks_is_as_much_faster_as_amdahl_allows() -> None:
-    choices = Choices((64,), process_per_env=(1, 4), parallel=0.8, measured_ranks=1)
-    assert costs_with(SLOW, choices, 4).step_s == pytest.approx(30.0 * (0.2 + 0.8 / 4))
-    assert costs_with(SLOW, choices, 1) == SLOW
+    allocation = Allocation((64,), process_per_env=(1, 4), parallel=0.8, measured_ranks=1)
+    assert costs_with(SLOW, allocation, 4).step_s == pytest.approx(30.0 * (0.2 + 0.8 / 4))
+    assert costs_with(SLOW, allocation, 1) == SLOW
 
 
 @pytest.mark.parametrize("costs", [SLOW, HEAVY])
