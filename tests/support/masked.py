@@ -111,3 +111,6 @@ class Closed(Telling):
 
     def action_masks(self) -> np.ndarray:
         return self.mask & (self.t != 2)
+
+
+gymnasium.register("Bandit-v0", "tests.support.masked:Bandit")
