@@ -79,6 +79,17 @@ def test_masks_reach_other_processes(tmp_path: Path) -> None:
     assert (result.curve["episode_len_mean"] == 10).all()
 
 
+@pytest.mark.parametrize("agent", ["PPO-v0", "DQN-v0"])
+def test_masks_of_functions_on_the_device(tmp_path: Path, agent: str) -> None:
+    """What is forbidden costs 100 and would show as a negative return."""
+    fused = {"env": "tests.support.masked:Gates-v0", "workflow": "fused", "n_envs": 16}
+    settings = {"agent": agent, "total_steps": 20_000, "block_steps": 32, "learning_rate": 1e-3}
+    result = exarl.train(output_dir=str(tmp_path), **AT_ONCE, **fused, **settings)
+    assert result is not None
+    assert result.curve["episode_reward_min"].min() >= 0
+    assert result.curve["episode_reward_mean"][-1] > 8
+
+
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("agent", LEARNERS)
 @pytest.mark.parametrize("kind", [Keys, Switches])
