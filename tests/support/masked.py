@@ -5,11 +5,13 @@ Of this module's own, since a module that names an ``action_mask`` costs its env
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
+
+from exarl.envs.functional import FunctionalEnv, Functions, integers
 
 
 class Bandit(gymnasium.Env[Any, Any]):
@@ -111,3 +113,48 @@ class Closed(Telling):
 
     def action_masks(self) -> np.ndarray:
         return self.mask & (self.t != 2)
+
+
+class Gate(NamedTuple):
+    """Where the open gates are."""
+
+    open: Any
+
+
+class Gates(Functions):
+    """One of four gates is closed, and going there costs 100; of the open ones the last pays 1."""
+
+    observation_space = spaces.Box(0, 1, (4,), np.float32)
+    action_space = spaces.Discrete(4)
+
+    def initial(self, rng: Any, params: Any = None) -> Gate:
+        return Gate(self.xp.arange(4) != integers(rng, 4))
+
+    def transition(self, state: Gate, action: Any, rng: Any, params: Any = None) -> Gate:
+        return self.initial(rng)
+
+    def observation(self, state: Gate, rng: Any, params: Any = None) -> Any:
+        return self.xp.asarray(state.open, self.xp.float32)
+
+    def reward(
+        self, state: Gate, action: Any, next_state: Gate, rng: Any, params: Any = None
+    ) -> Any:
+        last = self.xp.where(state.open[3], 3, 2)
+        return self.xp.where(state.open[action], 1.0 * (action == last), -100.0)
+
+    def terminal(self, state: Gate, rng: Any, params: Any = None) -> Any:
+        return self.xp.asarray(False)
+
+    def action_masks(self, state: Gate) -> Any:
+        return state.open
+
+
+class MaskedGates(FunctionalEnv):
+    """The Gymnasium form of ``Gates``."""
+
+    def __init__(self) -> None:
+        super().__init__(Gates)
+
+
+gymnasium.register("Gates-v0", "tests.support.masked:MaskedGates", max_episode_steps=10)
+gymnasium.register("Bandit-v0", "tests.support.masked:Bandit")

@@ -89,6 +89,8 @@ class NetworkPolicy:
         """The greedy policy for other programs; ValueError when the network cannot be exported, or when
         ``act`` does something else than ``greedy`` and ``squashed`` of the algorithm say."""
         algorithm, spec = self._algorithm, self._algorithm.spec
+        if spec.choices:
+            raise ValueError("actions of several factors cannot be exported: use exarl.load")
         if (name := changed(type(algorithm), "act", ("greedy", "squashed"))) is not None:
             raise ValueError(
                 f"{name} changes act(): give it greedy and squashed, which say what is exported, or"

@@ -18,7 +18,14 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "when to stop (the first that is reached)": (*STOPS, "stop_when", "reward_window"),
     "evaluation during training": ("eval_interval", "eval_episodes"),
     "the environment": (
-        *("n_steps", "frame_stack", "action_type", "env_failure", "max_env_failures"),
+        *(
+            "n_steps",
+            "frame_stack",
+            "drop_observations",
+            "action_type",
+            "env_failure",
+            "max_env_failures",
+        ),
         *("env_isolation", "step_timeout", "reset_timeout"),
     ),
     "ranks and blocks": ("envs_per_actor", "block_steps", "learner_procs", "process_per_env"),
@@ -63,6 +70,9 @@ class LearnerConfig:
     eval_episodes: int = param(10, "episodes in each evaluation", ge=1)
 
     frame_stack: int = param(1, "number of latest observations stacked into one", ge=1, le=64)
+    drop_observations: str = param(
+        "", "parts of Dict or Tuple observations to leave out, comma-separated; a/b is part b of a"
+    )
     seed: int = param(0, "all random numbers of the run are derived from it", ge=0, le=2**63 - 1)
     envs_per_actor: int = param(1, "environments stepped by each actor", ge=1, le=4096)
     block_steps: int = param(32, "steps per environment in one block", ge=1, le=1_000_000)

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 from gymnasium import spaces
 
+from exarl.envs.masks import METHOD, own_space
 from exarl.envs.spaces import SpaceAdapter, decoder
 from exarl.errors import ConfigError
 
@@ -86,15 +87,23 @@ class DeviceEnvs:
     limit: int | None
     frames: int
     dtype: str
+    masked: bool = False
 
     @classmethod
     def of(cls, env: Any, adapter: SpaceAdapter) -> DeviceEnvs:
-        if not isinstance(env.observation_space, spaces.Box):
-            raise ConfigError(f"on the device observations are a Box, not {env.observation_space}")
+        seen = own_space(env.observation_space)
+        if not isinstance(seen, spaces.Box):
+            raise ConfigError(f"on the device observations are a Box, not {seen}")
         decode = decoder(adapter, env.action_space, jnp)
         spec = adapter.spec
         limit, frames, dtype = spec.max_episode_steps, adapter.frames, spec.observation.dtype
-        return cls(functions_of(env), decode, limit, frames, dtype)
+        functions, masked = functions_of(env), seen is not env.observation_space
+        if masked and not hasattr(functions, METHOD):
+            raise ConfigError(
+                f"on the device an action mask comes from {METHOD}(state) of the functions: add it, or"
+                " leave the mask out with --drop_observations action_mask"
+            )
+        return cls(functions, decode, limit, frames, dtype, masked)
 
     def begin(self, key: Any, count: int) -> World:
         """``count`` environments at the start of an episode."""
@@ -141,7 +150,11 @@ class DeviceEnvs:
         return after, Outcome(seen, reward, terminated, truncated, after.total, after.length)
 
     def _seen(self, state: Any, key: Any) -> Any:
-        return jnp.asarray(self.functions.observation(state, key), self.dtype)
+        seen = jnp.asarray(self.functions.observation(state, key), self.dtype)
+        if not self.masked:
+            return seen
+        mask = jnp.asarray(self.functions.action_masks(state), self.dtype)
+        return jnp.concatenate([seen.ravel(), mask.ravel()])
 
 
 def _chosen(condition: Any, yes: World, no: World) -> World:

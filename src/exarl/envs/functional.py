@@ -16,6 +16,7 @@ import numpy as np
 from gymnasium.experimental.functional import FuncEnv
 
 from exarl.envs.base import ExaEnv, Info
+from exarl.envs.masks import METHOD
 from exarl.types import Arrays
 
 Carry = TypeVar("Carry")
@@ -97,7 +98,8 @@ class Functions(FuncEnv[Any, Any, Any, Any, Any, Any, Any]):
     ``reward(state, action, next_state, rng)``, ``terminal(state, rng)`` are pure; ``rng`` is a NumPy
     generator or a JAX key, used through the helpers above. ``transition`` has no side effects and no
     Python branch on array values, so that it can be compiled and mapped. ``state_info(state)`` may add
-    ``info``; ``picture(state)`` draws, in NumPy, an RGB image.
+    ``info``; ``picture(state)`` draws, in NumPy, an RGB image. A method
+    ``action_masks(state)``, if there is one, says which actions are allowed.
     """
 
     costly_reset = False
@@ -128,6 +130,8 @@ class FunctionalEnv(ExaEnv):
         self.action_space = self.functions.action_space
         self.render_mode = render_mode
         self.state: Any = None
+        if (masks := getattr(self.functions, METHOD, None)) is not None:
+            self.action_masks = lambda: masks(self.state)
 
     def reset(self, *, seed: int | None = None, options: Info | None = None) -> tuple[Any, Info]:
         super().reset(seed=seed)

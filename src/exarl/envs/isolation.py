@@ -14,7 +14,7 @@ import os
 import sys
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -146,6 +146,7 @@ def isolate(
     render_mode: str | None = None,
     who: str | None = None,
     info: bool = False,
+    drop: Sequence[str] = (),
 ) -> tuple[IsolatedEnv, int | None]:
     """The environment in a process of its own, and the limit its registration asks for.
 
@@ -164,6 +165,7 @@ def isolate(
         "kwargs": dict(kwargs),
         "context": context.to_json() if context is not None else None,
         "render_mode": render_mode,
+        "drop": list(drop),
     }
     try:
         text = json.dumps(order)

@@ -64,7 +64,7 @@ class VectorLayout:
         leaves: list[Leaf] = []
         start = 0
         for path, part in _parts(space):
-            if isinstance(part, spaces.Text) or not part.is_np_flattenable:
+            if not _is_numbers(part):
                 kind, where = type(part).__name__, "/".join(map(str, path))
                 drop = f"leave it out with --drop_observations {where}, or " if path else ""
                 raise ValueError(
@@ -150,6 +150,14 @@ class _Plain(Leaf):
     @property
     def kind(self) -> PartKind:
         return "numbers"
+
+
+def _is_numbers(part: Space) -> bool:
+    """Whether it flattens into numbers that mean something."""
+    try:
+        return part.is_np_flattenable and not isinstance(part, spaces.Text)
+    except NotImplementedError:  # a package's own kind of space
+        return False
 
 
 def _parts(

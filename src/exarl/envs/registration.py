@@ -6,7 +6,7 @@ import dataclasses
 import inspect
 import re
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import distributions, entry_points
 from importlib.util import find_spec as find_module
@@ -19,8 +19,9 @@ from gymnasium.envs.registration import load_env_creator
 from exarl.config import Schema, schema_of_signature
 from exarl.envs.base import Env
 from exarl.envs.context import EnvContext, temporary_context
+from exarl.envs.dropped import Dropped
 from exarl.envs.guard import FAILING, close_quietly, in_words
-from exarl.envs.masks import with_masks
+from exarl.envs.masks import KEY, with_masks
 from exarl.errors import MIN_PART, ConfigError, did_you_mean, install
 from exarl.registry import comes_from, import_named, what_registers
 
@@ -177,8 +178,10 @@ def make_env(
     comm: Any = None,
     context: EnvContext | None = None,
     render_mode: str | None = None,
+    drop: Sequence[str] = (),
 ) -> tuple[Env, int | None]:
-    """The environment without a time limit, and the limit its registration asks for.
+    """The environment without a time limit, and the limit its registration asks for. ``drop`` names
+    parts of its observations that are left out.
 
     The rollout cuts episodes itself, so that a limit can be changed and an episode be restored.
     ``comm`` and ``context`` are handed on when the constructor asks for them; without a context
@@ -209,7 +212,15 @@ def make_env(
     if own is not None:
         own.remove_with(env)
     try:
-        return with_masks(env), spec.max_episode_steps
+        names = [name for name in drop if name != KEY or KEY in _parts(env)]
+        env = Dropped(env, names) if names else env
+        return (env if KEY in drop else with_masks(env)), spec.max_episode_steps
     except ConfigError as error:
         close_quietly(env)
         raise ConfigError(f"environment '{id}': {error}") from error
+
+
+def _parts(env: Env) -> Collection[str]:
+    """The names of the parts of a Dict of observations."""
+    space = env.observation_space
+    return space.spaces if isinstance(space, gymnasium.spaces.Dict) else ()

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from exarl.errors import ConfigError
+from exarl.export.policy import Layer
 from exarl.networks.network import Network
 from exarl.types import Array, Arrays, ArraySpec, EnvSpec, Namespace, ObservationPart, Params
 
@@ -76,6 +77,12 @@ class Parted:
             return self.inner.apply(xp, params, observations[..., self._only])
         seen, more = self._split(xp, observations, extra)
         return self.inner.apply(xp, params, seen, *more)
+
+    def exported(self, params: Arrays) -> tuple[Layer, ...]:
+        """ValueError: exported policies take whole observations and choose from all actions."""
+        raise ValueError(
+            "its observations have parts of several kinds (images, a mask): use exarl.load"
+        )
 
     @property
     def memory(self) -> Mapping[str, ArraySpec]:

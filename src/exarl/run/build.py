@@ -66,6 +66,9 @@ def build_env(
     """
     learner, values = configuration.learner, configuration.values["env"]
     isolated = learner.env_isolation == "process"
+    options["drop"] = [
+        name.strip() for name in learner.drop_observations.split(",") if name.strip()
+    ]
     with contextlib.ExitStack() as undo:
         if home is not None and isolated:
             undo.enter_context(made_folder(home.output.parent, home.output))
@@ -117,7 +120,12 @@ def adapter_for(
         frames=learner.frame_stack,
     )
     try:
-        return fit(agent=agent_class)
+        adapter = fit(agent=agent_class)
+        if adapter.spec.mask is not None and learner.action_type == "fixed":
+            raise ConfigError(
+                f"action_type fixed may choose what {learner.env} forbids (action_mask): use variable"
+            )
+        return adapter
     except ConfigError as error:
         raise ConfigError(f"{error}{agents_that_fit(fit)}") from error
 

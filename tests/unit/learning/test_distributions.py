@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -156,3 +157,58 @@ def test_normal_streams_continue_from_their_position() -> None:
     assert streams.position == 2 * 3 + 2
     again.seek(streams.position)
     np.testing.assert_array_equal(streams.normal(600), again.normal(600))
+
+
+# -- what is allowed, and factors -----------------------------------------------------------------
+
+CHOICES = (3, 1, 4)
+
+
+def _masked(seed: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    allowed = rng.random((200, 8)) < 0.4
+    for first, last in ((0, 3), (3, 4), (4, 8)):
+        allowed[np.arange(200), rng.integers(first, last, 200)] = True
+    return rng.normal(size=(200, 8)).astype(np.float32) * 5, allowed
+
+
+@pytest.mark.parametrize("xp", [np, jnp])
+@pytest.mark.parametrize("choices", [(), CHOICES, (4, 4)])
+def test_nothing_forbidden_is_ever_drawn_or_best(xp: Any, choices: tuple[int, ...]) -> None:
+    for seed in range(3):
+        logits, allowed = _masked(seed)
+        if choices == (4, 4):
+            allowed[:, [0, 4]] = True
+        table = dist.among(xp, xp.asarray(logits), xp.asarray(allowed), choices)
+        shape = table.shape[:-1]
+        edges = (np.zeros(shape), np.full(shape, 1 - 1e-7), np.random.default_rng(9).random(shape))
+        starts = np.cumsum([0, *choices[:-1]]) if choices else 0
+        for uniform in edges:
+            drawn = dist.sample_among(xp, table, xp.asarray(uniform, np.float32))
+            for chosen in (np.asarray(drawn), np.asarray(table.argmax(-1))):
+                places = (starts + chosen).reshape(200, -1)
+                assert np.take_along_axis(allowed, places, 1).all()
+
+
+def test_forbidden_actions_have_no_probability_and_no_gradient() -> None:
+    logits, allowed = _masked(0)
+
+    def entropy(logits: Any) -> Any:
+        return dist.categorical_entropy(jnp, dist.among(jnp, logits, allowed, ())).sum()
+
+    table = dist.among(np, logits, allowed, ())
+    assert (np.exp(dist.log_softmax(np, table))[~allowed] == 0).all()
+    gradient = np.asarray(jax.grad(entropy)(logits))
+    assert np.isfinite(gradient).all()
+    assert (gradient[~allowed] == 0).all()
+    assert (gradient[allowed.sum(1) > 1] != 0).any()
+
+
+def test_factors_of_different_sizes_are_independent_distributions() -> None:
+    logits, _ = _masked(1)
+    probabilities = np.exp(dist.log_softmax(np, dist.among(np, logits, None, CHOICES)))
+    np.testing.assert_allclose(probabilities.sum(-1), 1, rtol=1e-5)
+    for factor, (first, last) in enumerate(((0, 3), (3, 4), (4, 8))):
+        own = np.exp(dist.log_softmax(np, logits[:, first:last]))
+        np.testing.assert_allclose(probabilities[:, factor, : last - first], own, rtol=1e-5)
+        assert (probabilities[:, factor, last - first :] == 0).all()
