@@ -37,10 +37,15 @@ class Dropped(gymnasium.ObservationWrapper[Any, Any, Any]):
 
 
 def _children(space: Space) -> dict[str, Space]:
+    return {name: part for name, (_, part) in _named(space).items()}
+
+
+def _named(space: Space) -> dict[str, tuple[Any, Space]]:
+    """The key and the space of each part, by its name."""
     if isinstance(space, spaces.Dict):
-        return {str(name): part for name, part in space.spaces.items()}
+        return {str(key): (key, part) for key, part in space.spaces.items()}
     if isinstance(space, spaces.Tuple):
-        return {str(number): part for number, part in enumerate(space.spaces)}
+        return {str(place): (place, part) for place, part in enumerate(space.spaces)}
     return {}
 
 
@@ -67,9 +72,8 @@ def _kept(space: Space, value: Any, paths: Sequence[tuple[str, ...]]) -> Any:
     if not paths:
         return value
     gone = {path[0] for path in paths if len(path) == 1}
-    values = value.values() if isinstance(value, dict) else value
     return {
-        name: _kept(part, own, [path[1:] for path in paths if path[0] == name])
-        for (name, part), own in zip(_children(space).items(), values, strict=True)
+        name: _kept(part, value[key], [path[1:] for path in paths if path[0] == name])
+        for name, (key, part) in _named(space).items()
         if name not in gone
     }
