@@ -214,6 +214,7 @@ class OneSidedSource:
         self._codec, self._channel = learner.codec, learner.channel
         self._first, self._learners = rank == 0, layout.learners
         self._own = [a for a in range(layout.actors) if layout.learner_of(a) == rank]
+        self._served = frozenset(self._own)  # the same, to look up
         self._ranks = layout.actor_ranks_of(rank)
         self._random = random.Random(f"{learner.config.seed} {rank}")
         self._held: list[SentBlock] = []  # not trained yet
@@ -289,7 +290,7 @@ class OneSidedSource:
     def _fetch(self) -> bool:
         """Take a block from an actor that has data: one of this learner's first, then any other."""
         ready = self._shared.with_data()
-        own = [actor for actor in ready if actor in self._own]
+        own = [actor for actor in ready if actor in self._served]
         if self._config.window_selection == "assigned" and (
             own or self._config.structure == "buffer"
         ):
