@@ -3,11 +3,12 @@
     python benchmarks/plan_validation.py [--seconds 12] [--only NAME ...] [--json FILE]
 
 Environments sleep (ExaLatency-v0, ExaFaulty-v0), so that more ranks than cores do not slow them down.
-So do the updates of heavy learners (benchmarks/sleeping_agent.py), since a learner's arithmetic takes as
-long as the rest of the machine lets it; light ones are DQN. Costs come from four measurements: 'exarl
-bench' of a light learner, of a heavy one, and of two heavy ones, and one run in which environments
-fail; how much steps vary is what the environments are told. No other layout is measured before it is predicted. A prediction that is
-off by more than 10% is compared with a second run; both are in the table.
+So do the updates of heavy learners (benchmarks/sleeping_agent.py), since a learner's arithmetic takes
+as long as the rest of the machine lets it; light ones are DQN. Costs come from four measurements:
+'exarl bench' of a light learner, of a heavy one, and of two heavy ones, and one run in which
+environments fail; how much steps vary is what the environments are told. No other layout is measured
+before it is predicted. A prediction that is off by more than 10% is compared with a second run; both
+are in the table.
 """
 
 from __future__ import annotations
