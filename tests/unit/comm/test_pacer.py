@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import copy
 import random
+import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exarl.comm.pacer import Pacer, feasible
+from exarl.comm.pacer import Pacer, feasible, may_begin, oldest_in_time
 from exarl.errors import ConfigError
 from exarl.workflows.rma_memory import RmaConfig
 
@@ -147,3 +148,55 @@ def test_grants_are_those_of_a_look_at_every_actor(seed: int, max_lag: int | Non
                 pacer.arrived(under_way.pop(rng.randrange(len(under_way))))
         if (actor := pacer.next(version)) is not None:
             pacer.trained(actor)
+
+
+def test_turns_go_round_and_start_after_the_last_one_that_was_granted() -> None:
+    pacer = Pacer([5, 6, 7, 8], max_lag=1, ahead=0)
+    assert pacer.grants(0) == [5, 6]
+    pacer.arrived(6)
+    pacer.arrived(5)
+    for version, actor in enumerate((6, 5), start=1):
+        assert pacer.next(version) == actor
+        pacer.trained(actor)
+        assert pacer.grants(version) == [{6: 7, 5: 8}[actor]]
+
+
+def test_an_actor_that_is_lost_leaves_its_blocks_that_have_come() -> None:
+    pacer = Pacer([1, 2], max_lag=None, ahead=1)
+    pacer.grants(0)
+    pacer.arrived(1)
+    assert pacer.remove(1) == 1
+    assert pacer.outstanding == 3
+    pacer.join(3)
+    assert pacer.grants(0) == [3, 3]
+    assert pacer.next(0) == 1
+    pacer.trained(1)
+    assert pacer.outstanding == 4
+    assert pacer.grants(1) == []
+
+
+@pytest.mark.parametrize(
+    ("waiting", "acting", "now", "chosen"),
+    [([], [3], 3, None), ([3, 2], [], 3, 1), ([3], [2], 3, None), ([3], [3], 3, 0),
+     ([2, 2], [2], 3, 0), ([1, 2], [2], 5, 0)],
+)  # fmt: skip
+def test_the_oldest_block_is_trained_if_the_others_can_wait(
+    waiting: list[int], acting: list[int], now: int, chosen: int | None
+) -> None:
+    assert oldest_in_time(waiting, acting, now, 1) == chosen
+
+
+def test_a_block_may_begin_while_those_under_way_leave_room_for_it() -> None:
+    assert may_begin(100, 0, None)
+    assert may_begin(7, 5, 2)
+    assert not may_begin(8, 5, 2)
+
+
+def test_thousands_of_actors_cost_a_block_no_more() -> None:
+    pacer = Pacer(range(5000), max_lag=None)
+    started = time.process_time()
+    for block, actor in enumerate(pacer.grants(0), start=1):
+        pacer.arrived(actor)
+        pacer.trained(pacer.next(block))  # type: ignore[arg-type]
+        assert pacer.grants(block) == [actor]
+    assert time.process_time() - started < 1.0  # 2 s and more if each looked at all actors
