@@ -47,7 +47,8 @@ class EnvBatch:
         has a guard is replaced by a new one. Its observation is then the first of a new episode, and
         its step has still to be made.
         """
-        observations, rewards, terminated, truncated = row
+        observations, rewards, terminated, truncated, costs = row
+        priced = costs.size > 0
         ends: list[End] = []
         cuts: list[Cut] = []
         for i in range(len(self._episodes)) if slots is None else slots:
@@ -58,6 +59,8 @@ class EnvBatch:
                 cuts.append(self._restart(i, error))
                 observations[i] = episode.observation
                 continue
+            if priced:
+                costs[i] = episode.costs
             if over or cut:
                 terminated[i], truncated[i] = over, cut
                 final, info = np.array(seen), episode.info

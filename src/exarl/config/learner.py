@@ -18,7 +18,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "when to stop (the first that is reached)": (*STOPS, "stop_when", "reward_window"),
     "evaluation during training": ("eval_interval", "eval_episodes"),
     "the environment": (
-        *("n_steps", "frame_stack", "action_type", "env_failure", "max_env_failures"),
+        *("n_steps", "weights", "frame_stack", "action_type", "env_failure", "max_env_failures"),
         *("env_isolation", "step_timeout", "reset_timeout"),
     ),
     "ranks and blocks": ("envs_per_actor", "block_steps", "learner_procs", "process_per_env"),
@@ -62,6 +62,9 @@ class LearnerConfig:
     )
     eval_episodes: int = param(10, "episodes in each evaluation", ge=1)
 
+    weights: tuple[float, ...] = param(
+        (), "of the rewards of an environment that gives several: their weighted sum is learned"
+    )
     frame_stack: int = param(1, "number of latest observations stacked into one", ge=1, le=64)
     seed: int = param(0, "all random numbers of the run are derived from it", ge=0, le=2**63 - 1)
     envs_per_actor: int = param(1, "environments stepped by each actor", ge=1, le=4096)

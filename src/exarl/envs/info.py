@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from exarl.envs.outcome import ContractError
 from exarl.types import Arrays, EpisodeInfo
 
 EVERYTHING = "all"
@@ -184,3 +185,42 @@ class InfoSums:
                 LONGEST_NAME,
                 name,
             )
+
+
+class Costs:
+    """The numbers with these ``names`` at the last step, and their sums in the present episode.
+
+    Each step must have them: a name that is not there would be a limit that always holds.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = tuple(names)
+        self.begin()
+
+    def begin(self) -> None:
+        """A new episode."""
+        self.step_and_sum: list[list[float]] = [[0.0] * len(self._names) for _ in range(2)]
+
+    def add(self, info: object) -> None:
+        """Count the costs of a step; ContractError, which leaves the sums as they are, where one is
+        missing or is no finite number."""
+        found = info if isinstance(info, dict) else {}
+        try:
+            costs = [float(found[name]) for name in self._names]
+        except (KeyError, TypeError, ValueError):
+            flat = dict(numbers_in(found))
+            costs = [flat.get(name, math.nan) for name in self._names]
+        for name, cost in zip(self._names, costs, strict=True):
+            if not math.isfinite(cost):
+                there = ", ".join(list(dict(numbers_in(found)))[:8]) or "nothing"
+                raise ContractError(
+                    f"info has no number '{name}', which constraints limit; it has {there}"
+                )
+        sums = [before + cost for before, cost in zip(self.step_and_sum[1], costs, strict=True)]
+        self.step_and_sum = [costs, sums]
+
+    def restore(self, costs: np.ndarray) -> None:
+        """Go on with what ``step_and_sum`` was; ValueError where that is something else."""
+        if costs.shape != (2, len(self._names)) or costs.dtype.kind != "f":
+            raise ValueError("the costs of an episode are not those of its constraints")
+        self.step_and_sum = costs.tolist()

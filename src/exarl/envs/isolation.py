@@ -14,7 +14,7 @@ import os
 import sys
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -146,12 +146,13 @@ def isolate(
     render_mode: str | None = None,
     who: str | None = None,
     info: bool = False,
+    weights: Sequence[float] = (),
 ) -> tuple[IsolatedEnv, int | None]:
     """The environment in a process of its own, and the limit its registration asks for.
 
     ``output`` receives what it prints (None: this process's stderr), ``who`` is its name in messages
-    about failures; ``info``: the numbers in its info come along. ConfigError when it cannot be made, as
-    from ``make_env``.
+    about failures; ``info``: the numbers in its info come along; ``weights`` as in ``make_env``.
+    ConfigError when it cannot be made, as from ``make_env``.
     """
     spec, module = _portable(id)
     own = None
@@ -164,6 +165,7 @@ def isolate(
         "kwargs": dict(kwargs),
         "context": context.to_json() if context is not None else None,
         "render_mode": render_mode,
+        "weights": list(weights),
     }
     try:
         text = json.dumps(order)

@@ -6,7 +6,7 @@ import dataclasses
 import inspect
 import re
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import distributions, entry_points
 from importlib.util import find_spec as find_module
@@ -20,6 +20,7 @@ from exarl.config import Schema, schema_of_signature
 from exarl.envs.base import Env
 from exarl.envs.context import EnvContext, temporary_context
 from exarl.envs.guard import FAILING, in_words
+from exarl.envs.weighted import Weighted
 from exarl.errors import MIN_PART, ConfigError, did_you_mean, install
 from exarl.registry import comes_from, import_named, what_registers
 
@@ -175,10 +176,12 @@ def make_env(
     comm: Any = None,
     context: EnvContext | None = None,
     render_mode: str | None = None,
+    weights: Sequence[float] = (),
 ) -> tuple[Env, int | None]:
     """The environment without a time limit, and the limit its registration asks for.
 
     The rollout cuts episodes itself, so that a limit can be changed and an episode be restored.
+    With ``weights`` its rewards are several, of which the weighted sum is learned.
     ``comm`` and ``context`` are handed on when the constructor asks for them; without a context
     given, it is a temporary one, whose folder goes with the environment.
     """
@@ -206,4 +209,6 @@ def make_env(
         raise ConfigError(f"environment '{id}' cannot be made: {cause}") from error
     if own is not None:
         own.remove_with(env)
+    if weights:
+        env = Weighted(env, weights)
     return env, spec.max_episode_steps
