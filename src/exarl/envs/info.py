@@ -103,20 +103,18 @@ class InfoSums:
         """Count the numbers of a step."""
         if not isinstance(info, dict):
             return
-        wanted, count = self._wanted, self._count
+        known, wanted = self._sums, self._wanted
         for key, value in info.items():
-            known = wanted.get(key)
             kind = type(value)
-            if known is False or kind is str:
-                continue
-            if known and kind in _PLAIN:
-                count(key, value if kind is float else _as_float(value))
-                continue
-            listed = self._lists.get(key)
-            if listed and kind is np.ndarray and (value.shape, value.dtype) == listed[1:]:
-                for name, number in zip(listed[0], value.tolist(), strict=True):
-                    count(name, number)
-            else:
+            if (sums := known.get(key)) is not None and kind in _PLAIN:
+                _add(sums, value if kind is float else _as_float(value))
+            elif (listed := self._lists.get(key)) and kind is np.ndarray:
+                if (value.shape, value.dtype) == listed[1:]:
+                    for name, number in zip(listed[0], value.tolist(), strict=True):
+                        self._count(name, number)
+                else:
+                    self._find(key, value)
+            elif kind is not str and wanted.get(key, True):
                 self._find(key, value)
 
     def state(self) -> Arrays:
@@ -159,19 +157,11 @@ class InfoSums:
             self._wanted[name] = wanted
 
     def _count(self, name: str, number: float) -> None:
-        if not math.isfinite(number):
-            return
         sums = self._sums.get(name)
-        if sums is None:
+        if sums is not None:
+            _add(sums, number)
+        elif math.isfinite(number):
             self._begin(name, number)
-            return
-        sums[0] += number
-        sums[1] += 1
-        sums[2] = number
-        if number < sums[3]:
-            sums[3] = number
-        elif number > sums[4]:
-            sums[4] = number
 
     def _begin(self, name: str, number: float) -> None:
         if len(self._sums) < MOST_NUMBERS and len(name.encode(errors="replace")) <= LONGEST_NAME:
@@ -185,6 +175,18 @@ class InfoSums:
                 LONGEST_NAME,
                 name,
             )
+
+
+def _add(sums: list[float], number: float) -> None:
+    """Count a number, if it is finite."""
+    if number - number == 0:
+        sums[0] += number
+        sums[1] += 1
+        sums[2] = number
+        if number < sums[3]:
+            sums[3] = number
+        elif number > sums[4]:
+            sums[4] = number
 
 
 class Costs:
