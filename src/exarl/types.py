@@ -261,6 +261,7 @@ class Row(NamedTuple):
     rewards: np.ndarray  # [B] float32
     terminated: np.ndarray  # [B] bool
     truncated: np.ndarray  # [B] bool
+    costs: np.ndarray  # [B, 2, C] of the step and of the episode so far; C is 0 without constraints
 
 
 class End(NamedTuple):

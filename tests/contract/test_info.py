@@ -8,22 +8,19 @@ from typing import Any
 
 import pytest
 from support.jobs import PYTHON, assert_same, everything_of, run, summary_of, under_mpi
-from support.matrix import OFF_POLICY
 
 from exarl import ExaLearner
-from exarl.errors import ConfigError
+from exarl.errors import ConfigError, EnvironmentFailure
 from exarl.records.metrics import read_rows
 from exarl.run import play
 
 SETTINGS: dict[str, Any] = {
     "env": "support.telling:Telling-v0",
-    "agent": "DQN-v0",
-    "hidden": [4],
+    "agent": "Random-v0",  # what is logged does not depend on who acts
     "block_steps": 7,
     "envs_per_actor": 2,
     "total_steps": 140,
     "log_info": ["energy", "force"],
-    **OFF_POLICY,
 }
 
 
@@ -100,7 +97,11 @@ def test_a_run_stops_when_one_reaches_a_limit(condition: str, tmp_path: Path) ->
         ({"stop_when": "info/energy_min"}, "NAME<NUMBER"),
         ({"stop_when": "info/energy<3"}, "info/energy_mean"),
         ({"stop_when": "info/energy_last<3", "log_info": []}, "needs log_info"),
-        ({"workflow": "fused"}, "log_info cannot be used in workflow 'fused'"),
+        ({"workflow": "fused", "agent": "PPO-v0"}, "log_info cannot be used in workflow 'fused'"),
+        (
+            {"workflow": "fused", "agent": "A2C-v0", "log_info": [], "weights": [1]},
+            "weights cannot be used in work",
+        ),
     ],
 )
 def test_what_cannot_be_logged_is_refused_in_one_line(
@@ -109,6 +110,30 @@ def test_what_cannot_be_logged_is_refused_in_one_line(
     with pytest.raises(ConfigError, match=why) as refused:
         train(tmp_path / "run", **words)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("isolation", ["inline", "process"])
+def test_several_rewards_are_weighed_and_told_one_by_one(isolation: str, tmp_path: Path) -> None:
+    settings = {"env": "support.telling:TwoFold-v0", "weights": [0.5, -2], "log_info": ["reward"]}
+    train(tmp_path / "run", **settings, env_isolation=isolation)
+    row = read_rows(tmp_path / "run" / "result.jsonl")[-1]
+    assert row["episode_reward_mean"] == 5 * 0.5 - 2 * 15
+    assert (row["info/reward.0_mean"], row["info/reward.1_last"]) == (1, 5)
+
+
+@pytest.mark.parametrize(
+    ("id", "weights", "why"),
+    [
+        ("TwoFold-v0", [1, 2, 3], r"rewards of shape \(2,\), but weights are 3"),
+        ("Telling-v0", [1], "one reward, but weights are 1"),
+        ("TwoFold-v0", [], "with several, give --weights"),
+    ],
+)
+def test_rewards_that_weights_do_not_fit_are_an_error(
+    id: str, weights: list[float], why: str, tmp_path: Path
+) -> None:
+    with pytest.raises(EnvironmentFailure, match=why):
+        train(tmp_path / "run", env=f"support.telling:{id}", weights=weights)
 
 
 def test_they_come_out_of_an_isolated_environment(tmp_path: Path) -> None:

@@ -51,6 +51,39 @@ class KeptTelling(Telling):
         self.first, self.t = float(state["numbers"][0]), int(state["numbers"][1])
 
 
-for kind in (Telling, KeptTelling):
+class Risky(gymnasium.Env[Any, Any]):
+    """Ten steps, each with a risk drawn anew that the agent sees. Action 1 pays 1 and costs the risk.
+
+    Always paid is 10 at a cost of 5. With a cost of at most 1.25 the best is to act below a risk of a
+    half, which pays 5.
+    """
+
+    observation_space = spaces.Box(0, 1, (1,), np.float32)
+    action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.t = 0
+        return self._draw(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.t += 1
+        info = {"risk": float(action) * float(self.risk[0]), "gain": float(action)}
+        return self._draw(), float(action), self.t == 10, False, info
+
+    def _draw(self) -> Any:
+        self.risk = self.np_random.random(1, np.float32)
+        return self.risk
+
+
+class TwoFold(Telling):
+    """Its rewards are two: 1, and the number of the step."""
+
+    def step(self, action: Any) -> Any:
+        seen, _, over, cut, info = super().step(action)
+        return seen, np.array([1.0, self.t], np.float32), over, cut, info
+
+
+for kind in (Telling, KeptTelling, Risky, TwoFold):
     if f"{kind.__name__}-v0" not in gymnasium.registry:
         gymnasium.register(f"{kind.__name__}-v0", entry_point=f"support.telling:{kind.__name__}")

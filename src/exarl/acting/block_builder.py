@@ -14,6 +14,7 @@ import numpy as np
 from exarl.acting.env_batch import named_for
 from exarl.acting.lead import Lead
 from exarl.agents.base import ExaAgent
+from exarl.agents.constraints import COSTS
 from exarl.comm.codec import MOST_TOLD, decode_info, encode_info
 from exarl.envs.episode import check_finite
 from exarl.learning.exploration import Streams, Together
@@ -110,6 +111,7 @@ class BlockBuilder:
         self._memory = {name: spec.zeros(len(env_ids)) for name, spec in agent.memory.items()}
         self._remembered = [n for n in agent.memory if f"memory/{n}" in agent.recorded]
         self._returns = np.zeros(len(env_ids), np.float32)  # discounted, see return_discount
+        self._no_costs = np.zeros((len(env_ids), 2, 0), np.float32)
         self._lead = Lead(agent.spec, agent.lead_steps, len(env_ids))
         self._draft: Draft | None = None
         self._t = 0
@@ -182,7 +184,9 @@ class BlockBuilder:
         """Views into which the outcome of this step is written."""
         draft, t = self._now()
         following = draft.observations[t + 1]
-        return Row(following, draft.rewards[t], draft.terminated[t], draft.truncated[t])
+        ends = draft.terminated[t], draft.truncated[t]
+        costs = draft.recorded[COSTS][t] if self._agent.costs else self._no_costs
+        return Row(following, draft.rewards[t], *ends, costs)
 
     def stepped(self, ends: Sequence[End], cuts: Sequence[Cut]) -> None:
         """Note, once the row is filled in, which episodes have ended or failed.

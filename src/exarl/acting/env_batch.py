@@ -50,7 +50,8 @@ class EnvBatch:
         has a guard is replaced by a new one. Its observation is then the first of a new episode, and
         its step has still to be made.
         """
-        observations, rewards, terminated, truncated = row
+        observations, rewards, terminated, truncated, costs = row
+        priced = costs.size > 0
         ends: list[End] = []
         cuts: list[Cut] = []
         self.taken = []
@@ -64,6 +65,8 @@ class EnvBatch:
                 continue
             if episode.taken is not None:
                 self.taken.append((i, episode.taken))
+            if priced:
+                costs[i] = episode.costs
             if over or cut:
                 terminated[i], truncated[i] = over, cut
                 final, info = np.array(seen), episode.info

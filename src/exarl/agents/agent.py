@@ -12,6 +12,7 @@ import numpy as np
 from exarl.agents import normalizers
 from exarl.agents.algorithm import Algorithm, AlgorithmConfig, TrainState, hyper_of
 from exarl.agents.base import ExaAgent, MakeNetwork, Spread, Team
+from exarl.agents.constraints import Constraints
 from exarl.agents.experience import Experience, FreshBlocks, HostReplay
 from exarl.agents.normalizers import Normalizers
 from exarl.agents.offpolicy import OffPolicyConfig, check_devices, share_of
@@ -50,6 +51,9 @@ class NetworkAgent(ExaAgent, Generic[C]):
         super().__init__(spec, config, network, seed)
         self.config: C = config
         self._normalizers = Normalizers.of(config, spec)
+        self._constraints = Constraints.of(config)
+        self.costs = self._constraints.names
+        self.metrics = (*type(self).metrics, *self._constraints.columns)
         make = network if config.precision == "float32" else _reduced(network)
         self.algorithm = self.make_algorithm(spec, config, make)
         self.hyper = hyper_of(config)
@@ -66,6 +70,8 @@ class NetworkAgent(ExaAgent, Generic[C]):
             self.recorded = {**self.recorded, "discounted_return": ArraySpec((), "float32")}
         self._steps = 0
         self._moments = self._normalizers.first()
+        self._multipliers = self._constraints.first
+        self._told: dict[str, float] = {}  # of the constraints
         self._first = self.first_params(seed, self.hyper)
         everything = self._acting(self._first, self.algorithm.target(self._first))
         self._layout = ParamLayout.of(everything)
@@ -174,7 +180,7 @@ class NetworkAgent(ExaAgent, Generic[C]):
         loaded = self._layout.unpack(self.policy.weights)
         params = {name: loaded.get(name, array) for name, array in self._first.items()}
         engine = Engine(self.algorithm)
-        norm = self._normalizers.norm(np, self._moments)
+        norm = self._norm()
         self.train_state = to_device(engine.init(self.hyper, params, norm))
         # The learner of a run sets ``compiling`` after this.
         observer = CompileObserver(lambda: self.compiling())  # noqa: PLW0108
@@ -238,14 +244,23 @@ class NetworkAgent(ExaAgent, Generic[C]):
 
     def update_normalizers(self, block: Block | None) -> None:
         """Let the normalisers see a block; all learners of a team call it and see all blocks."""
-        if not self._normalizers.used:
+        if not (self._normalizers.used or self._constraints):
             return
         from exarl.agents.compiled import to_device
 
-        sums = self._normalizers.sums_of_team(self._moments, block, self._team)
-        self._moments = self._normalizers.after(np, self._moments, sums)
-        norm = to_device(self._normalizers.norm(np, self._moments))
-        self.train_state = self._learning()._replace(norm=norm)
+        if self._normalizers.used:
+            sums = self._normalizers.sums_of_team(self._moments, block, self._team)
+            self._moments = self._normalizers.after(np, self._moments, sums)
+        if self._constraints:
+            ended = self._constraints.sums(block, self._team)
+            self._multipliers = self._constraints.after(self._multipliers, ended)
+            self._told = self._constraints.metrics(self._multipliers, ended)
+        self.train_state = self._learning()._replace(norm=to_device(self._norm()))
+
+    def _norm(self) -> dict[str, Array]:
+        """What updates do to observations, rewards and costs before they learn from them."""
+        norm = self._normalizers.norm(np, self._moments)
+        return {**norm, **self._constraints.norm(self._multipliers)} if self._constraints else norm
 
     def ended_schedules(self, steps: int, updates: int) -> Mapping[str, str]:
         cfg, total = self.config, self.total_steps
@@ -280,7 +295,7 @@ class NetworkAgent(ExaAgent, Generic[C]):
         for loss in self.algorithm.losses:
             if -before % loss.every >= updates:  # no update was this loss's turn
                 metrics = {n: value for n, value in metrics.items() if n not in loss.metrics}
-        return {"updates": updates, **shown, **metrics}
+        return {"updates": updates, **shown, **self._told, **metrics}
 
     def adopt(self, state: TrainState, moments: tuple[Moments, Moments], steps: int) -> None:
         """Take over what was learned elsewhere on the device in ``steps``; nothing waits for it."""
@@ -336,7 +351,8 @@ class NetworkAgent(ExaAgent, Generic[C]):
             "updates": self._updates_made,
             "rng": json_state(self._rng),
         }
-        return {**arrays, **normalizers.stored(self._moments), **replay}, numbers
+        beside = normalizers.stored(self._moments) | self._constraints.stored(self._multipliers)
+        return {**arrays, **beside, **replay}, numbers
 
     def restore(self, arrays: Arrays, numbers: dict[str, object]) -> None:
         """CheckpointError or ValueError, in one line, where the arrays are not those of this agent."""
@@ -352,6 +368,7 @@ class NetworkAgent(ExaAgent, Generic[C]):
                 )
         self.train_state, self._flat = from_arrays(_stored(self._learning()), arrays), None
         self._moments = normalizers.restored(arrays)
+        self._multipliers = self._constraints.restored(arrays)
         self.set_weights(arrays["weights"])
         self._steps, self._updates_made = int(numbers["steps"]), int(numbers["updates"])  # type: ignore[call-overload]
         if "rng" in numbers:

@@ -76,6 +76,9 @@ class ExaAgent(ABC):
     ``memory/NAME`` of ``recorded`` is stored in the block as it was before each action."""
     return_discount: float | None = None
     """If given, blocks record the discounted sum of rewards so far, as ``discounted_return``."""
+    costs: tuple[str, ...] = ()
+    """Numbers of info that blocks have of every step as ``costs`` (``agents.constraints``), which is
+    then part of ``recorded``."""
     lead_steps: int = 0
     """If not 0, blocks have this many steps before them as their ``lead``."""
     metrics: tuple[str, ...] = ()

@@ -14,6 +14,7 @@ import numpy as np
 
 from exarl.agents.algorithm import Algorithm, AlgorithmConfig, Hyper, Loss, TrainState, group
 from exarl.agents.compiled import cond, counted, jax, jnp, optax, optimizer, scan
+from exarl.agents.constraints import priced_batch
 from exarl.agents.device_replay import Store, batch, rated, sums_of
 from exarl.agents.normalizers import normalized_batch
 from exarl.agents.offpolicy import OffPolicyConfig
@@ -51,12 +52,16 @@ class Engine:
         own = {name: o.init(self._moved_by(name, params)) for name, o in optimizers.items()}
         return state._replace(optimizer=own)
 
+    def _as_learned(self, hyper: Hyper, state: TrainState, batch: Batch) -> Batch:
+        """A batch, normalised, with rewards that mind the constraints."""
+        return priced_batch(jnp, state.norm, normalized_batch(jnp, hyper, state.norm, batch))
+
     # -- one update ---------------------------------------------------------------------------------
 
     def grads(self, hyper: Hyper, state: TrainState, batch: Batch) -> tuple[Grads, Metrics]:
         """The gradient of every loss for its own parameters, and the metrics."""
         if self.algorithm.uses_replay:
-            batch = normalized_batch(jnp, hyper, state.norm, batch)
+            batch = self._as_learned(hyper, state, batch)
         if (halt := self.algorithm.halt(hyper)) is None:
             params, metrics = self._all_grads(hyper, state, batch)
             return Grads(params, None), metrics
@@ -214,7 +219,7 @@ class Engine:
     def prepare(self, hyper: Hyper, state: TrainState, inputs: Batch) -> Batch:
         """The data of all updates of a block."""
         if not self.algorithm.uses_replay:
-            inputs = normalized_batch(jnp, hyper, state.norm, inputs)
+            inputs = self._as_learned(hyper, state, inputs)
         return self.algorithm.prepare(jnp, hyper, state, inputs)
 
     def run_prepared(

@@ -29,6 +29,7 @@ from exarl.agents.algorithm import (
 )
 from exarl.agents.base import MakeNetwork
 from exarl.agents.blocks import AnyBlock
+from exarl.agents.constraints import COSTS, Constraints
 from exarl.config import param
 from exarl.learning import distributions as dist
 from exarl.learning.losses import select
@@ -53,6 +54,14 @@ class OnPolicyConfig(AlgorithmConfig):
     )
     log_std: float = param(0.0, "continuous actions: logarithm of the first standard deviation")
     max_grad_norm: float | None = param(0.5, "clip the gradient's norm; null: do not", gt=0)
+    constraints: tuple[str, ...] = param(
+        (), "limits on sums over an episode of numbers in info, as in 'cost<=25'"
+    )
+    constraint_rate: float = param(
+        0.02,
+        "how far a constraint's multiplier moves for each episode that is beyond by a limit",
+        gt=0,
+    )
 
 
 ON_POLICY_DEFAULTS: Mapping[str, Any] = {
@@ -91,7 +100,7 @@ class ActorCritic(Algorithm[C_co]):
 
     @property
     def recorded(self) -> Mapping[str, ArraySpec]:
-        return {"log_prob": ArraySpec((), "float32")}
+        return {"log_prob": ArraySpec((), "float32"), **Constraints.of(self.config).recorded}
 
     def init(self, rng: np.random.Generator, hyper: Hyper) -> Arrays:
         params = super().init(rng, hyper)
@@ -169,6 +178,8 @@ class ActorCritic(Algorithm[C_co]):
             "ended": block.ended,
             "log_prob": block.recorded["log_prob"],
         }
+        if self.config.constraints:
+            made[COSTS] = block.recorded[COSTS][:, :, 0]
         if self.memory:
             ended = block.ended
             made["reset"] = xp.concatenate([xp.zeros_like(ended[:1]), ended[:-1]])

@@ -20,12 +20,16 @@ from exarl.agents.algorithm import (
     Noise,
     Normals,
     TrainState,
+    flat,
     group,
 )
 from exarl.agents.base import MakeNetwork
+from exarl.agents.blocks import AnyBlock
+from exarl.agents.constraints import COSTS, Constraints
 from exarl.agents.ddpg import check_bounded
 from exarl.agents.offpolicy import OffPolicy, OffPolicyConfig, weighted_mean
 from exarl.config import param
+from exarl.errors import ConfigError
 from exarl.learning import losses
 from exarl.learning.distributions import (
     categorical_sample,
@@ -34,7 +38,7 @@ from exarl.learning.distributions import (
     squashed_log_prob,
 )
 from exarl.learning.exploration import either
-from exarl.types import Array, Arrays, Batch, EnvSpec, Memory, Metrics, Namespace, Params
+from exarl.types import Array, Arrays, ArraySpec, Batch, EnvSpec, Memory, Metrics, Namespace, Params
 
 LOG_STD_MIN, LOG_STD_MAX = -10.0, 2.0
 CRITICS = ("q1", "q2")
@@ -58,6 +62,14 @@ class SACConfig(OffPolicyConfig):
     learn_alpha: bool = param(True, "let the temperature follow the target entropy")
     target_entropy: float | None = param(
         None, "entropy to hold; null: -dimensions, or for discrete actions 0.5 x the largest"
+    )
+    constraints: tuple[str, ...] = param(
+        (), "limits on sums over an episode of numbers in info, as in 'cost<=25'"
+    )
+    constraint_rate: float = param(
+        0.02,
+        "how far a constraint's multiplier moves for each episode that is beyond by a limit",
+        gt=0,
     )
 
 
@@ -85,6 +97,10 @@ class SoftActorCritic(OffPolicy[SACConfig]):
     def init(self, rng: np.random.Generator, hyper: Hyper) -> Arrays:
         log_alpha = np.array(math.log(hyper["alpha"]), np.float32)
         return {**super().init(rng, hyper), "log_alpha": log_alpha}
+
+    @property
+    def recorded(self) -> Mapping[str, ArraySpec]:
+        return Constraints.of(self.config).recorded
 
     def target(self, params: Params) -> Params:
         return group(params, CRITICS)
@@ -131,6 +147,12 @@ class SoftActorCritic(OffPolicy[SACConfig]):
         return mean, xp.clip(log_std, LOG_STD_MIN, LOG_STD_MAX)
 
     # -- learning -----------------------------------------------------------------------------------
+
+    def rows(self, xp: Namespace, hyper: Hyper, block: AnyBlock) -> dict[str, Array]:
+        made = super().rows(xp, hyper, block)
+        if self.config.constraints:
+            made[COSTS] = flat(block.recorded[COSTS][:, :, 0])
+        return made
 
     @property
     def losses(self) -> tuple[Loss, ...]:
@@ -233,6 +255,8 @@ class SoftActorCritic(OffPolicy[SACConfig]):
 def make(spec: EnvSpec, config: SACConfig, network: MakeNetwork) -> SoftActorCritic:
     """The algorithm for an environment; ConfigError when it cannot learn there."""
     size = spec.action_size
+    if config.constraints and config.n_step > 1:
+        raise ConfigError("constraints need n_step 1: costs are learned step by step")
     if spec.discrete:
         networks = {name: network(size) for name in ("policy", *CRITICS)}
     else:

@@ -45,12 +45,13 @@ class StepCodec:
     ``row`` is the actor's: what is written there is in the next report.
     """
 
-    def __init__(self, spec: EnvSpec, width: int, info: bool = False) -> None:
+    def __init__(self, spec: EnvSpec, width: int, info: bool = False, costs: int = 0) -> None:
         self._observation = spec.observation
         self._info = info
         self._width = width
         one = math.prod(spec.observation.shape) * np.dtype(spec.observation.dtype).itemsize
-        sizes = (one * width, 4 * width, width, width)
+        self._costs = costs
+        sizes = (one * width, 4 * width, width, width, 8 * costs * width)
         self._edges = [_ROW + sum(sizes[:i]) for i in range(len(sizes) + 1)]
         self._one = one
         self._none_failed = np.zeros((0, 1 + len(FAILURES)), np.int64)
@@ -126,11 +127,12 @@ class StepCodec:
         return StepReport(*origin, seconds, self._row(payload), ends, cuts, failures, payload[at:])
 
     def _row(self, sheet: np.ndarray) -> Row:
-        a, b, c, d, e = self._edges
+        a, b, c, d, e, f = self._edges
         seen = sheet[a:b].view(self._observation.dtype)
         return Row(
             seen.reshape(self._width, *self._observation.shape),
             sheet[b:c].view(np.float32),
             sheet[c:d].view(bool),
             sheet[d:e].view(bool),
+            sheet[e:f].view(np.float32).reshape(self._width, 2, self._costs),
         )

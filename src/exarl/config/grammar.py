@@ -19,7 +19,7 @@ import numpy as np
 from exarl.errors import ConfigError
 
 V = TypeVar("V")
-_CONDITION = re.compile(r"\s*(?P<name>.*?[^<>=\s])\s*(?P<sign><=|>=|<|>)\s*(?P<limit>[^<>=]+)")
+_CONDITION = re.compile(r"\s*(?P<name>[^<>=]*[^<>=\s])\s*(?P<sign><=|>=|<|>)\s*(?P<limit>[^<>=]+)")
 
 
 @dataclass(frozen=True)

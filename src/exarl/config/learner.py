@@ -18,14 +18,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "when to stop (the first that is reached)": (*STOPS, "stop_when", "reward_window"),
     "evaluation during training": ("eval_interval", "eval_episodes"),
     "the environment": (
-        *(
-            "n_steps",
-            "frame_stack",
-            "drop_observations",
-            "action_type",
-            "env_failure",
-            "max_env_failures",
-        ),
+        *("n_steps", "weights", "frame_stack", "drop_observations"),
+        *("action_type", "env_failure", "max_env_failures"),
         *("env_isolation", "step_timeout", "reset_timeout"),
     ),
     "ranks and blocks": ("envs_per_actor", "block_steps", "learner_procs", "process_per_env"),
@@ -69,6 +63,9 @@ class LearnerConfig:
     )
     eval_episodes: int = param(10, "episodes in each evaluation", ge=1)
 
+    weights: tuple[float, ...] = param(
+        (), "of the rewards of an environment that gives several: their weighted sum is learned"
+    )
     frame_stack: int = param(1, "number of latest observations stacked into one", ge=1, le=64)
     drop_observations: str = param(
         "", "parts of Dict or Tuple observations to leave out, comma-separated; a/b is part b of a"

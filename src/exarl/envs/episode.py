@@ -19,7 +19,7 @@ from exarl.envs.guard import (
     in_words,
     moment,
 )
-from exarl.envs.info import InfoSums
+from exarl.envs.info import Costs, InfoSums
 from exarl.envs.outcome import ContractError, as_number, begin, not_finite, not_five
 from exarl.envs.spaces import SpaceAdapter
 from exarl.envs.taken import TAKEN, encoder
@@ -52,6 +52,7 @@ class Episode:
         kind: int = EPISODE,
         guard: Guard | None = None,
         log_info: Sequence[str] = (),
+        costs: Sequence[str] = (),
     ) -> None:
         self.env = env
         self.env_id = env_id
@@ -73,11 +74,17 @@ class Episode:
         self._info = InfoSums(log_info) if log_info else None
         self._actions: list[Any] = []
         self._encode_action: Callable[[Any], Any] | None = None
+        self._costs = Costs(costs) if costs else None
 
     @property
     def info(self) -> EpisodeInfo:
         """The sums of the logged numbers in this episode so far; empty without ``log_info``."""
         return self._info.of_episode if self._info is not None else {}
+
+    @property
+    def costs(self) -> Sequence[Sequence[float]]:
+        """The costs of the last step, and their sums in this episode."""
+        return self._costs.step_and_sum if self._costs is not None else ((), ())
 
     def begin(self) -> Any:
         """Start the next episode; its first observation."""
@@ -95,6 +102,8 @@ class Episode:
         except (TypeError, ValueError):
             raise self._broken(not_five(outcome)) from None
         seen, reward = self._checked("step", raw, paid)
+        if self._costs is not None:
+            self._add_costs(info)
         if self._info is not None:
             self._info.add(info)
         self.taken = self._action_in(info) if info and TAKEN in info else None
@@ -145,6 +154,7 @@ class Episode:
             "total_reward": np.array(self.total_reward),
             "observation": np.array(self.observation),
             **(self._info.state() if self._info is not None else {}),
+            **({"costs": np.array(self.costs)} if self._costs is not None else {}),
         }
         if self._snapshots:
             return arrays | {f"env/{name}": np.asarray(array) for name, array in kept.items()}
@@ -184,6 +194,8 @@ class Episode:
             self.length = int(state["length"])
             if self._info is not None:
                 self._info.restore(state)
+            if self._costs is not None:
+                self._costs.restore(state["costs"])
         else:
             for action in state.get("actions", ()):
                 *_, terminated, truncated = self.step(action)
@@ -199,6 +211,8 @@ class Episode:
         self._actions = []
         if self._info is not None:
             self._info.begin()
+        if self._costs is not None:
+            self._costs.begin()
         seed = episode_seed(self._seed, self.env_id, number, self._kind)
         try:
             raw = begin(self.env, seed)
@@ -208,6 +222,13 @@ class Episode:
         frames = self._adapter.frames
         self.observation = np.stack([seen] * frames) if frames > 1 else seen
         return self.observation
+
+    def _add_costs(self, info: object) -> None:
+        assert self._costs is not None
+        try:
+            self._costs.add(info)
+        except ContractError as error:
+            raise self._broken(error) from None
 
     def _broken(self, why: object) -> EnvironmentFailure:
         return EnvironmentFailure(f"environment {self.env_id}: {why}", "shape")

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from exarl.envs.outcome import ContractError
 from exarl.types import Arrays, EpisodeInfo
 
 EVERYTHING = "all"
@@ -102,20 +103,18 @@ class InfoSums:
         """Count the numbers of a step."""
         if not isinstance(info, dict):
             return
-        wanted, count = self._wanted, self._count
+        known, wanted = self._sums, self._wanted
         for key, value in info.items():
-            known = wanted.get(key)
             kind = type(value)
-            if known is False or kind is str:
-                continue
-            if known and kind in _PLAIN:
-                count(key, value if kind is float else _as_float(value))
-                continue
-            listed = self._lists.get(key)
-            if listed and kind is np.ndarray and (value.shape, value.dtype) == listed[1:]:
-                for name, number in zip(listed[0], value.tolist(), strict=True):
-                    count(name, number)
-            else:
+            if (sums := known.get(key)) is not None and kind in _PLAIN:
+                _add(sums, value if kind is float else _as_float(value))
+            elif (listed := self._lists.get(key)) and kind is np.ndarray:
+                if (value.shape, value.dtype) == listed[1:]:
+                    for name, number in zip(listed[0], value.tolist(), strict=True):
+                        self._count(name, number)
+                else:
+                    self._find(key, value)
+            elif kind is not str and wanted.get(key, True):
                 self._find(key, value)
 
     def state(self) -> Arrays:
@@ -158,19 +157,11 @@ class InfoSums:
             self._wanted[name] = wanted
 
     def _count(self, name: str, number: float) -> None:
-        if not math.isfinite(number):
-            return
         sums = self._sums.get(name)
-        if sums is None:
+        if sums is not None:
+            _add(sums, number)
+        elif math.isfinite(number):
             self._begin(name, number)
-            return
-        sums[0] += number
-        sums[1] += 1
-        sums[2] = number
-        if number < sums[3]:
-            sums[3] = number
-        elif number > sums[4]:
-            sums[4] = number
 
     def _begin(self, name: str, number: float) -> None:
         if len(self._sums) < MOST_NUMBERS and len(name.encode(errors="replace")) <= LONGEST_NAME:
@@ -184,3 +175,54 @@ class InfoSums:
                 LONGEST_NAME,
                 name,
             )
+
+
+def _add(sums: list[float], number: float) -> None:
+    """Count a number, if it is finite."""
+    if number - number == 0:
+        sums[0] += number
+        sums[1] += 1
+        sums[2] = number
+        if number < sums[3]:
+            sums[3] = number
+        elif number > sums[4]:
+            sums[4] = number
+
+
+class Costs:
+    """The numbers with these ``names`` at the last step, and their sums in the present episode.
+
+    Each step must have them: a name that is not there would be a limit that always holds.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = tuple(names)
+        self.begin()
+
+    def begin(self) -> None:
+        """A new episode."""
+        self.step_and_sum: list[list[float]] = [[0.0] * len(self._names) for _ in range(2)]
+
+    def add(self, info: object) -> None:
+        """Count the costs of a step; ContractError, which leaves the sums as they are, where one is
+        missing or is no finite number."""
+        found = info if isinstance(info, dict) else {}
+        try:
+            costs = [float(found[name]) for name in self._names]
+        except (KeyError, TypeError, ValueError):
+            flat = dict(numbers_in(found))
+            costs = [flat.get(name, math.nan) for name in self._names]
+        for name, cost in zip(self._names, costs, strict=True):
+            if not math.isfinite(cost):
+                there = ", ".join(list(dict(numbers_in(found)))[:8]) or "nothing"
+                raise ContractError(
+                    f"info has no number '{name}', which constraints limit; it has {there}"
+                )
+        sums = [before + cost for before, cost in zip(self.step_and_sum[1], costs, strict=True)]
+        self.step_and_sum = [costs, sums]
+
+    def restore(self, costs: np.ndarray) -> None:
+        """Go on with what ``step_and_sum`` was; ValueError where that is something else."""
+        if costs.shape != (2, len(self._names)) or costs.dtype.kind != "f":
+            raise ValueError("the costs of an episode are not those of its constraints")
+        self.step_and_sum = costs.tolist()

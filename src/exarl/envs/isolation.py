@@ -147,12 +147,13 @@ def isolate(
     who: str | None = None,
     info: bool = False,
     drop: Sequence[str] = (),
+    weights: Sequence[float] = (),
 ) -> tuple[IsolatedEnv, int | None]:
     """The environment in a process of its own, and the limit its registration asks for.
 
     ``output`` receives what it prints (None: this process's stderr), ``who`` is its name in messages
-    about failures; ``info``: the numbers in its info come along. ConfigError when it cannot be made, as
-    from ``make_env``.
+    about failures; ``info``: the numbers in its info come along; ``weights`` as in ``make_env``.
+    ConfigError when it cannot be made, as from ``make_env``.
     """
     spec, module = _portable(id)
     own = None
@@ -166,6 +167,7 @@ def isolate(
         "context": context.to_json() if context is not None else None,
         "render_mode": render_mode,
         "drop": list(drop),
+        "weights": list(weights),
     }
     try:
         text = json.dumps(order)

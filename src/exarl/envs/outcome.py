@@ -66,7 +66,7 @@ def as_number(reward: object) -> float:
         return float(array.item())
     what = f"of shape {array.shape}" if array.ndim else repr(reward)[:60]
     raise ContractError(
-        f"a reward {what}, but a reward is one number: add the parts up, and put them into info"
+        f"a reward {what}, but a reward is one number: with several, give --weights"
     )
 
 

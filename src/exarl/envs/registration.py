@@ -22,6 +22,7 @@ from exarl.envs.context import EnvContext, temporary_context
 from exarl.envs.dropped import Dropped
 from exarl.envs.guard import FAILING, close_quietly, in_words
 from exarl.envs.masks import KEY, with_masks
+from exarl.envs.weighted import Weighted
 from exarl.errors import MIN_PART, ConfigError, did_you_mean, install
 from exarl.registry import comes_from, import_named, what_registers
 
@@ -179,11 +180,13 @@ def make_env(
     context: EnvContext | None = None,
     render_mode: str | None = None,
     drop: Sequence[str] = (),
+    weights: Sequence[float] = (),
 ) -> tuple[Env, int | None]:
     """The environment without a time limit, and the limit its registration asks for. ``drop`` names
     parts of its observations that are left out.
 
     The rollout cuts episodes itself, so that a limit can be changed and an episode be restored.
+    With ``weights`` its rewards are several, of which the weighted sum is learned.
     ``comm`` and ``context`` are handed on when the constructor asks for them; without a context
     given, it is a temporary one, whose folder goes with the environment.
     """
@@ -214,6 +217,7 @@ def make_env(
     try:
         names = [name for name in drop if name != KEY or KEY in _parts(env)]
         env = Dropped(env, names) if names else env
+        env = Weighted(env, weights) if weights else env
         return (env if KEY in drop else with_masks(env)), spec.max_episode_steps
     except ConfigError as error:
         close_quietly(env)

@@ -73,8 +73,8 @@ def _made(order: str, memory: int) -> Answering:
     data = json.loads(order)
     id = enter(data["id"], data["spec"], data["module"])
     context = data["context"] and EnvContext.from_json(data["context"])
-    options = {"context": context, "render_mode": data["render_mode"], "drop": data["drop"]}
-    env, limit = make_env(id, data["kwargs"], **options)
+    how = {name: data[name] for name in ("render_mode", "drop", "weights")}
+    env, limit = make_env(id, data["kwargs"], context=context, **how)
     try:
         observation = float_port(env.observation_space)
         return Answering(env, observation=observation, announced_limit=limit, memory=memory)

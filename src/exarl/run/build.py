@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from exarl import registry
 from exarl.acting.evaluation import Evaluator
 from exarl.agents.base import ExaAgent, NoParameters
+from exarl.agents.constraints import Constraints
 from exarl.config import Configuration
 from exarl.envs import make_env
 from exarl.envs.base import Space, described
@@ -75,11 +76,12 @@ def build_env(
         if home is not None and asks_for(learner.env, "context"):
             undo.enter_context(made_folder(home.work_dir))
             options["context"] = make_context(home.index, home.rank, learner.seed, home.work_dir)
+        options["weights"] = learner.weights
         if isolated:
             timeouts = Timeouts(learner.step_timeout, learner.reset_timeout)
             if home is not None:
                 options |= {"output": home.output, "who": f"environment {home.index}"}
-            options["info"] = bool(learner.log_info)
+            options["info"] = bool(learner.log_info or costs_of(configuration))
             return isolate(learner.env, values, timeouts=timeouts, **options)
         return make_env(learner.env, values, comm=comm, **options)
 
@@ -158,6 +160,12 @@ def agents_that_fit(fit: Callable[..., SpaceAdapter]) -> str:
             fit(agent=registry.agents.load(id))
             ids.append(id)
     return f"; agents that fit: {', '.join(ids)}" if ids else ""
+
+
+def costs_of(configuration: Configuration) -> tuple[str, ...]:
+    """The numbers of info that the agent's constraints limit."""
+    agent_class = registry.agents.load(configuration.learner.agent)
+    return Constraints.of(configuration.build("agent", agent_class.Config)).names
 
 
 def build_guard(

@@ -23,7 +23,7 @@ from exarl.envs.episode import Episode
 from exarl.envs.spaces import SpaceAdapter
 from exarl.learning.exploration import Streams
 from exarl.records.checkpoint import fitting
-from exarl.run.build import Home, build_agent, build_episode, build_evaluator, build_guard
+from exarl.run.build import Home, build_agent, build_episode, build_evaluator, build_guard, costs_of
 from exarl.run.situation import situation_of
 from exarl.run.start import Stored
 from exarl.run.task import Peers, ProcessTask
@@ -64,10 +64,9 @@ def build_environments(
         if shared is not None and not role.member:
             env = group.join(env, shared, slot)
         guard = build_guard(task.configuration, home)
-        named = config.log_info
-        episodes.append(
-            Episode(env, adapter, limit, config.seed, env_id, guard=guard, log_info=named)
-        )
+        told, costs = config.log_info, costs_of(task.configuration)
+        make = partial(Episode, guard=guard, log_info=told, costs=costs)
+        episodes.append(make(env, adapter, limit, config.seed, env_id))
     if shared is not None and not role.member:
         stack.callback(group.dismiss, shared)
     if not role.member:

@@ -70,8 +70,15 @@ class Fused(ExaWorkflow):
             raise ConfigError("data_generation must be learner in workflow 'fused'")
         if config.action_type == "fixed":
             raise ConfigError("action_type must be variable in workflow 'fused'")
-        if config.log_info:
-            raise ConfigError("log_info cannot be used in workflow 'fused': use another workflow")
+        if agent.costs:
+            raise ConfigError(
+                "constraints cannot be used in workflow 'fused': use another workflow"
+            )
+        for name in ("log_info", "weights"):
+            if getattr(config, name):
+                raise ConfigError(
+                    f"{name} cannot be used in workflow 'fused': use another workflow"
+                )
         population = population_of(process, agent, self.config)
         count = len(population)
         check_optimizer(agent.config, process.config.total_steps, population[0])

@@ -91,7 +91,9 @@ def step_environments(actor: Actor) -> None:
     """An actor's side: step the environments with the learner's actions, and report."""
     channel, clock = actor.channel, actor.clock
     assert channel is not None
-    stepper = Stepper(actor.rollout.envs, actor.agent.spec, clock, info=bool(actor.config.log_info))
+    agent, info = actor.agent, bool(actor.config.log_info)
+    codec = StepCodec(agent.spec, actor.config.envs_per_actor, info, len(agent.costs))
+    stepper = Stepper(actor.rollout.envs, agent.spec, clock, codec)
     report = stepper.hello()
     while True:
         channel.send(report, 0, Tag.REPORT)
@@ -105,11 +107,13 @@ def step_environments(actor: Actor) -> None:
 class Stepper:
     """The environments of an actor that does not act. A report is valid until the next one."""
 
-    def __init__(self, envs: EnvBatch, spec: EnvSpec, clock: Clock, *, info: bool = False) -> None:
+    def __init__(
+        self, envs: EnvBatch, spec: EnvSpec, clock: Clock, codec: StepCodec | None = None
+    ) -> None:
         self._envs = envs
         self._spec = spec
         self._clock = clock
-        self._codec = StepCodec(spec, len(envs.env_ids), info)
+        self._codec = codec or StepCodec(spec, len(envs.env_ids))
         self._incarnation = time.time_ns()
         self.over = False
 
@@ -201,7 +205,7 @@ class InferenceSource(PacedSource):
             learner.channel,
             agent,
             [station(group) for group in range(layout.actors)],
-            StepCodec(agent.spec, width, bool(settings.log_info)),
+            StepCodec(agent.spec, width, bool(settings.log_info), len(agent.costs)),
             Batching(rows, config.inference_wait / 1000),
             take,
             learner.clock,
