@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import sys
 import time
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from exarl.cli import words as line
 from exarl.config import Parameter, Source, parse_flags
@@ -12,12 +14,16 @@ from exarl.config.schema import check
 from exarl.envs import describe_env
 from exarl.errors import ConfigError, as_one, did_you_mean
 
+if TYPE_CHECKING:
+    from exarl.envs.measured import Measured
+
 HELP = """\
 usage: exarl check-env ENV [--steps N] [--seconds S] [--key value ...]
 
 Creates the environment (the keys are passed to its constructor), runs Gymnasium's checker and EXARL's
 own checks (seeds, numbers, snapshots, isolation in a process, files, speed), and suggests what to
-change. The exit code is 1 if a check fails.
+change. The exit code is 1 if a check fails; else it proposes a command that trains in it, with settings
+for its speed, its episodes and the size of its rewards, which 'exarl train --auto' chooses as well.
 
   --steps N      maximum number of steps per check (default 200)
   --seconds S    approximate time for all checks together; slow environments make fewer steps
@@ -35,10 +41,11 @@ def check_env(words: list[str]) -> int:
     steps = line.take_count(words, "steps", STEPS, least=2)
     seconds = line.take_seconds(words, "seconds", SECONDS)
     progress = StatusLine(sys.stderr)
-    failed = 0
+    failed, measured = 0, None
     for found in findings(
         id, env_parameters(id, words), steps=steps, seconds=seconds, tell=progress.show
     ):
+        measured = found.measured or measured
         progress.clear()
         detail = f": {found.detail}" if found.detail else ""
         sys.stdout.write(f"{MARKS[found.passed]}  {found.check}{detail}\n")
@@ -47,7 +54,22 @@ def check_env(words: list[str]) -> int:
         sys.stdout.flush()
         failed += found.passed is False
     sys.stdout.write(f"{id}: {'fit to train' if not failed else f'{failed} checks failed'}\n")
+    if measured is not None and not failed:
+        sys.stdout.write(proposal(id, words, measured))
     return 1 if failed else 0
+
+
+def proposal(id: str, words: list[str], found: Measured) -> str:
+    """The line that trains in this environment with settings that suit it, and why these."""
+    from exarl.envs.registration import find_spec
+    from exarl.run.configure import configure
+    from exarl.run.proposals import propose
+
+    chosen = ["--env", id, *words, "--agent", "SAC-v0" if found.continuous else "DQN-v0"]
+    limit, cores = find_spec(id).max_episode_steps, len(os.sched_getaffinity(0))
+    proposed = propose(found, configure(None, chosen), limit, cores)
+    reasons = "".join(f"      {reason}\n" for reason in proposed.reasons)
+    return f"to train: {shlex.join(['exarl', 'train', *chosen, *proposed.words()])}\n{reasons}"
 
 
 class StatusLine:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -15,6 +16,7 @@ from exarl.cli.describe import component
 from exarl.cli.tables import grouped_table, short_table
 from exarl.comm.channel import launched_ranks
 from exarl.config import (
+    AUTO,
     FAMILIES,
     GROUPS,
     Configuration,
@@ -27,7 +29,9 @@ from exarl.errors import DIVERGED, ConfigError
 if TYPE_CHECKING:
     from exarl.run.experiment import ExaLearner
 
-TRAIN_USAGE = "usage: exarl train [--config FILE] [--procs N] [--serial] [--key value ...]\n"
+TRAIN_USAGE = (
+    "usage: exarl train [--config FILE] [--procs N] [--serial] [--auto] [--key value ...]\n"
+)
 TRAIN_HELP = f"""\
 {TRAIN_USAGE}
 Trains an agent in an environment and writes all results to a run directory.
@@ -36,6 +40,7 @@ Trains an agent in an environment and writes all results to a run directory.
   --procs N       start N MPI ranks (the same as mpiexec -n N exarl train ...)
   --max_restarts K  with --procs: resume the run if the job fails, at most K times
   --serial        run in this process without MPI, for debugging
+  --auto          measure the environment first, and choose what suits it and was not given
 
 The parameters of the run follow; FILE may contain any of them. The agent, the network, the workflow and
 the environment have their own parameters: --epsilon 0.1, or --agent.noise 0.1 if two components have a
@@ -60,6 +65,8 @@ A run that you did not make here needs --trust before it executes code that is n
 
 def train(words: list[str]) -> int:
     words, notes = modern(words, os.environ)
+    words, more = with_auto(words)
+    notes = [*notes, *more]
     given = list(words)
     config = line.take(words, "config")
     procs = line.take_count(words, "procs")
@@ -88,6 +95,32 @@ def train(words: list[str]) -> int:
     code = finish(learner)
     say(shadowed(learner.configuration, words))
     return code
+
+
+def with_auto(words: list[str]) -> tuple[list[str], list[str]]:
+    """The words with ``--auto`` replaced by what it chooses, and what that is and why.
+
+    It is measured here, before ranks are started, so that all of them get the same.
+    """
+    rest = list(words)
+    if launched_ranks() is not None or not line.take_flag(rest, AUTO):
+        return words, []
+    from exarl.run.configure import configure
+    from exarl.run.proposals import measured, propose
+
+    flags = list(rest)
+    config = line.take(flags, "config")
+    procs = line.take_count(flags, "procs")
+    serial = line.take_flag(flags, "serial")
+    line.take_count(flags, "max_restarts", 0)
+    configuration = configure(config, flags)
+    cores = procs or (1 if serial else len(os.sched_getaffinity(0)))
+    found, limit = measured(configuration)
+    proposal = propose(found, configuration, limit, cores)
+    notes = [f"auto: {reason}" for reason in proposal.reasons] or ["auto: the defaults suit it"]
+    if proposal.procs and procs is None:
+        rest += ["--procs", str(proposal.procs)]
+    return [*rest, f"--{AUTO}", json.dumps(proposal.settings)], notes
 
 
 def say(notes: Sequence[str]) -> None:

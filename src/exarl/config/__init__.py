@@ -3,9 +3,11 @@
 from exarl.config.layers import FAMILIES, Source, parse_flags, read_source, tuned_files
 from exarl.config.learner import GROUPS, STOPS, LearnerConfig
 from exarl.config.resolve import (
+    AUTO,
     Configuration,
     Declared,
     Lookup,
+    is_default,
     load,
     resolve,
     stored_source,
@@ -22,6 +24,7 @@ from exarl.config.schema import (
 )
 
 __all__ = [
+    "AUTO",
     "FAMILIES",
     "GROUPS",
     "STOPS",
@@ -33,6 +36,7 @@ __all__ = [
     "Schema",
     "Source",
     "check",
+    "is_default",
     "load",
     "param",
     "parse_flags",

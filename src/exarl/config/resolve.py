@@ -40,6 +40,8 @@ class Declared(NamedTuple):
 Lookup = Callable[[str, str], Declared]
 """(family, id) -> what the component declares; ConfigError if there is none."""
 
+AUTO = "auto"
+"""The origin of settings that ``exarl train --auto`` has chosen, and its flag."""
 SELECTORS = {"agent": "agent", "env": "env", "workflow": "workflow", "model": "model_type"}
 DEFAULT_TOTAL_STEPS = 100_000
 NAMES = {"agent": "agent", "env": "environment", "workflow": "workflow", "model": "network"}
@@ -88,10 +90,15 @@ def stored_source(data: Mapping[str, Any], origin: str) -> Source:
 
 
 def load(
-    lookup: Lookup, explicit: Sequence[Source] = (), *, config: Path | None = None
+    lookup: Lookup,
+    explicit: Sequence[Source] = (),
+    *,
+    config: Path | None = None,
+    weak: Sequence[Source] = (),
 ) -> Configuration:
     """Resolve the packaged, user and project layers, then ``config`` (a file or a folder of files
-    that takes the project's place), then the ``explicit`` sources."""
+    that takes the project's place), then the ``explicit`` sources; ``weak`` ones only take the place
+    of defaults."""
     if config is not None and not exists(config):
         raise ConfigError(f"cannot read {config}: no such file or folder")
     is_folder = config is not None and config.is_dir()
@@ -99,9 +106,20 @@ def load(
     if config is not None and not is_folder:
         folders.pop()
         explicit = [read_source(config), *explicit]
-    ids = _select([*(s for f in folders for s in folder_sources(f, {})), *explicit])
-    sources = [*(s for f in folders for s in folder_sources(f, ids)), *explicit]
-    return resolve(lookup, [*_agent_defaults(lookup, ids), *sources])
+
+    def layers(ids: Mapping[str, str]) -> list[Source]:
+        found = [s for f in folders for s in folder_sources(f, ids)]
+        general = [s for s in found if is_default(s.origin)]
+        return [*general, *weak, *(s for s in found if s not in general), *explicit]
+
+    ids = _select(layers({}))
+    return resolve(lookup, [*_agent_defaults(lookup, ids), *layers(ids)])
+
+
+def is_default(origin: str) -> bool:
+    """Whether a value of this origin is a general default, and nobody's choice."""
+    own = origin.removeprefix(PACKAGED)
+    return origin.startswith("default") or (own != origin and not own.startswith("/tuned"))
 
 
 def resolve(lookup: Lookup, sources: Sequence[Source]) -> Configuration:

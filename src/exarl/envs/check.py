@@ -20,6 +20,7 @@ from exarl.envs.base import Env, Space, can_snapshot, described
 from exarl.envs.external.env import Timeouts
 from exarl.envs.guard import close_quietly
 from exarl.envs.isolation import isolate
+from exarl.envs.measured import Measured, measure
 from exarl.envs.outcome import ContractError, not_finite
 from exarl.envs.registration import asks_for, make_env
 from exarl.envs.spaces import adapt
@@ -61,6 +62,7 @@ class Finding:
     passed: bool | None
     detail: str = ""
     hint: str = ""
+    measured: Measured | None = None
 
 
 def check_environment(id: str, kwargs: Mapping[str, object], **options: Any) -> list[Finding]:
@@ -335,14 +337,15 @@ def _identity(id: str, before: set[str]) -> Finding:
 
 
 def _speed(env: Watched, count: int) -> Finding:
-    steps, resets = paces(env, count)
+    found = measure(env, 10 * count)
+    slowest, reset = found.slowest_s, found.slowest_reset_s
     return Finding(
         "",
         None,
-        f"{np.mean(steps) * 1e6:,.0f} us per step (the slowest {max(steps) * 1e3:,.2f} ms),"
-        f" {np.mean(resets) * 1e3:,.2f} ms per reset",
-        f"with --env_isolation process, --step_timeout {_generous(max(steps)):g} and --reset_timeout"
-        f" {_generous(max(resets)):g} give it ample time",
+        str(found),
+        f"with --env_isolation process, --step_timeout {_generous(slowest):g} and --reset_timeout"
+        f" {_generous(reset):g} give it ample time",
+        found,
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from exarl import registry
 from exarl.agents.base import NoParameters
 from exarl.config import (
+    AUTO,
     FAMILIES,
     STOPS,
     Configuration,
@@ -62,11 +63,28 @@ def configure(
     overrides: Mapping[str, Any] | None = None,
 ) -> Configuration:
     """Resolve all layers, Python arguments and command-line flags; later ones win."""
+    given = parse_flags(flags)
+    chosen = given.pop(AUTO, None)
     explicit = [
         Source(overrides or {}, "argument"),
-        Source(parse_flags(flags), "command line", text=True),
+        Source(given, "command line", text=True),
     ]
-    return load(lookup, explicit, config=expand(config) if config else None)
+    weak = [] if chosen is None else [_chosen(chosen)]
+    return load(lookup, explicit, config=expand(config) if config else None, weak=weak)
+
+
+def _chosen(text: str) -> Source:
+    """The settings that ``exarl train --auto`` has chosen, as it passes them on."""
+    try:
+        values = json.loads(text)
+    except ValueError:
+        values = None
+    if not isinstance(values, dict):
+        raise ConfigError(
+            "--auto measures in one process (command line): with mpiexec, take the line that 'exarl"
+            " check-env' proposes, or let --procs N start the ranks"
+        )
+    return Source(values, AUTO)
 
 
 def configure_again(

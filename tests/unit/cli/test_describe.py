@@ -12,8 +12,9 @@ import pytest
 from gymnasium import spaces
 
 from exarl import registry
+from exarl.cli.train import with_auto
 from exarl.config import type_name
-from exarl.run.configure import lookup
+from exarl.run.configure import configure, lookup
 
 KINDS = {
     "agents": ("agent", registry.agents),
@@ -138,7 +139,9 @@ def test_a_fit_environment_passes(exarl: Any) -> None:
     answer = exarl("check-env", "Fit-v0")
     assert answer.code == 0, answer
     assert "FAIL" not in answer.out
-    assert answer.out.splitlines()[-1] == "Fit-v0: fit to train"
+    *_, verdict, proposed = answer.out.splitlines()
+    assert verdict == "Fit-v0: fit to train"
+    assert proposed == "to train: exarl train --env Fit-v0 --agent DQN-v0"
 
 
 def test_a_wild_environment_fails_with_1(exarl: Any) -> None:
@@ -187,3 +190,32 @@ def test_an_environment_as_it_is_made(exarl: Any) -> None:
     assert "40 steps" in found.out
     assert Fit.seen == (5, {})
     exarl("describe", "DQN-v0", "--size", "5").refused("--size")
+
+
+class Rich(Fit):
+    """Pays far more than agents like."""
+
+    def step(self, action: Any) -> Any:
+        seen, _, *rest = super().step(action)
+        return seen, -1e6, *rest
+
+
+def test_check_env_proposes_what_auto_takes_over(exarl: Any) -> None:
+    gymnasium.register("Rich-v0", entry_point=Rich, max_episode_steps=40)
+    try:
+        found = exarl("check-env", "Rich-v0", "--size", "4", "--steps", "20")
+        line = "exarl train --env Rich-v0 --size 4 --agent DQN-v0 --reward_scale 2e-05"
+        assert f"to train: {line}\n" in found.out
+        words = ["--env", "Rich-v0", "--size", "4", "--serial"]
+        for more, scale, origin in (
+            ([], 2e-5, "auto"),
+            (["--reward_scale", "3"], 3, "command line"),
+        ):
+            given, notes = with_auto([*words, "--auto", *more])
+            found = configure(None, [word for word in given if word != "--serial"])
+            assert found.values["agent"]["reward_scale"] == scale
+            assert found.origins["agent.reward_scale"] == origin
+            assert notes[0].startswith("auto: the defaults" if more else "auto: reward_scale")
+        exarl("train", *words, "--auto={nonsense").refused("--auto")
+    finally:
+        del gymnasium.registry["Rich-v0"]

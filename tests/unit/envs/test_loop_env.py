@@ -343,10 +343,15 @@ def test_a_program_in_c_that_waits() -> None:
     env.close()
 
 
-def test_a_program_in_c_that_cannot_wait() -> None:
-    """Far more than a socket holds; nothing of it is lost."""
-    steps = 2000
-    env = started(hasty(0, steps))
+@pytest.mark.parametrize("ahead", ["", "-DEXARL_AHEAD=10000"])
+def test_a_program_in_c_that_cannot_wait(tmp_path: Path, ahead: str) -> None:
+    """Far more than a socket holds; nothing of it is lost, also when it is held up in the end."""
+    steps, command = 2000, hasty(0, 2000)
+    if ahead:
+        source = tmp_path / "narrow.c"
+        source.write_text(Path(__file__).with_name("hasty.c").read_text())
+        command = f"{compiled(source, flags=('-std=c99', '-Wall', ahead))} 0 {steps}"
+    env = started(command)
     env.reset(seed=0)
     time.sleep(0.1)
     taken = 0

@@ -50,7 +50,11 @@ class Door:
         self.address, self.key = address, key
         self._file: UnixAddress | None = None
         if address.startswith(UNIX):
-            self._file = UnixAddress(address.removeprefix(UNIX))
+            try:
+                self._file = UnixAddress(address.removeprefix(UNIX))
+            except ConfigError as error:
+                several = "with several environments, write {number} into the path"
+                raise ConfigError(f"{error}; {several}") from error
             self.listener = socket.socket(fileno=self._file.descriptor)
             return
         try:

@@ -46,10 +46,12 @@ typedef struct {
     int other;              /* whether the last action was not EXARL's, */
     unsigned char *taken;   /* and which it was */
     unsigned char *unsent;  /* what EXARL has not read yet */
-    size_t waiting, capacity;
+    size_t sent, waiting, capacity; /* of these: what was sent, where the rest ends, room for */
 } exarl_client;
 
-enum { EXARL_AHEAD = 64 << 20 }; /* bytes that may wait before the program waits for EXARL */
+#ifndef EXARL_AHEAD
+#define EXARL_AHEAD (64 << 20) /* bytes that may wait before the program waits for EXARL */
+#endif
 
 /* -- sending without waiting ------------------------------------------------------------------------ */
 
@@ -62,20 +64,18 @@ static double exarl_now_(void)
 
 static void exarl_flush_(exarl_client *client)
 {
-    size_t done = 0;
     int flags = MSG_DONTWAIT;
 #ifdef MSG_NOSIGNAL
     flags |= MSG_NOSIGNAL;
 #endif
-    while (done < client->waiting) {
-        ssize_t put = send(client->env->out, client->unsent + done, client->waiting - done, flags);
+    while (client->sent < client->waiting) {
+        const unsigned char *next = client->unsent + client->sent;
+        ssize_t put = send(client->env->out, next, client->waiting - client->sent, flags);
         if (put < 0 && errno == EINTR) continue;
-        if (put < 0 && errno != EAGAIN && errno != EWOULDBLOCK) done = client->waiting; /* gone */
-        if (put < 0) break;
-        done += (size_t)put;
+        if (put < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
+        client->sent = put < 0 ? client->waiting : client->sent + (size_t)put; /* < 0: it is gone */
     }
-    if (done < client->waiting) memmove(client->unsent, client->unsent + done, client->waiting - done);
-    client->waiting -= done;
+    client->sent = client->waiting = 0;
 }
 
 /* Whether EXARL has said something within some seconds (< 0: however long it takes). */
@@ -98,17 +98,20 @@ static int exarl_heard_(exarl_client *client, double seconds)
 static int exarl_post_(void *owner, const unsigned char *bytes, size_t count)
 {
     exarl_client *client = (exarl_client *)owner;
+    size_t left = client->waiting - client->sent;
     if (client->waiting + count > client->capacity) {
-        size_t capacity = 2 * (client->waiting + count);
+        size_t capacity = 2 * (left + count);
         unsigned char *unsent = (unsigned char *)exarl_memory_(capacity);
-        if (client->waiting) memcpy(unsent, client->unsent, client->waiting);
+        if (left) memcpy(unsent, client->unsent + client->sent, left);
         free(client->unsent);
         client->unsent = unsent;
         client->capacity = capacity;
+        client->sent = 0;
+        client->waiting = left;
     }
     memcpy(client->unsent + client->waiting, bytes, count);
     client->waiting += count;
-    if (client->waiting < 1 << 16 || client->waiting > EXARL_AHEAD) exarl_flush_(client);
+    exarl_flush_(client);
     return 0;
 }
 
@@ -185,6 +188,7 @@ EXARL_API int exarl_begin_episode(exarl_client *client)
 /* Take note of late answers. */
 static int exarl_drain_(exarl_client *client)
 {
+    exarl_flush_(client);
     while (client->owed && exarl_heard_(client, 0)) {
         int asked = exarl_wait(client->env);
         if (asked != EXARL_STEP) return asked == EXARL_CLOSE ? asked : EXARL_FAILED;
@@ -204,6 +208,14 @@ static int exarl_tell_(exarl_client *client, const void *observation, int termin
     int known;
     if (!client->running) return exarl_complain_("this is for within an episode");
     known = exarl_drain_(client);
+    while (known > 0 && client->waiting - client->sent > EXARL_AHEAD) {
+        struct pollfd peer;
+        peer.fd = env->out;
+        peer.events = POLLIN | POLLOUT;
+        peer.revents = 0;
+        poll(&peer, 1, 100);
+        known = exarl_drain_(client);
+    }
     if (known <= 0) return known;
     if (client->told && client->other) {
         ends[0] = terminated != 0;
