@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from exarl.agents.base import ExaAgent, MakeNetwork, NoParameters, Team
-from exarl.learning.distributions import among, sample_among
+from exarl.learning.distributions import among, is_allowed, uniform_among
 from exarl.learning.exploration import EVALUATION, LEARNER, Streams, generator
 from exarl.types import Arrays, Block, EnvSpec, Metrics
 
@@ -38,8 +38,9 @@ class Random(ExaAgent):
             return normal.reshape(shape).astype(np.float32), {}
         uniform = self._greedy.random(alone) if rng is None else rng.uniform(size)
         if (allowed := self.spec.allowed(observations)) is not None:
-            logits = among(np, np.zeros(allowed.shape, np.float32), allowed, self.spec.choices)
-            drawn = sample_among(np, logits, uniform if self.spec.choices else uniform[:, 0])
+            zeros = np.zeros(allowed.shape, np.float32)
+            there = is_allowed(among(np, zeros, allowed, self.spec.choices))
+            drawn = uniform_among(np, there, uniform if self.spec.choices else uniform[:, 0])
             return np.asarray(drawn), {}
         if self.spec.discrete:
             counts = np.array(self.spec.choices or self.spec.n_actions)

@@ -67,6 +67,13 @@ def sample_among(xp: Namespace, logits: Array, uniform: Array) -> Array:
     return xp.where(right, drawn, logits.argmax(-1))
 
 
+def uniform_among(xp: Namespace, allowed: Array, uniform: Array) -> Array:
+    """Actions [...], all that are allowed [..., A] equally likely, drawn with a uniform number each."""
+    counts = allowed.cumsum(-1)  # whole numbers, exact on every device
+    number = xp.minimum(uniform[..., None] * counts[..., -1:], counts[..., -1:] - 0.5)
+    return (counts <= number).sum(-1)
+
+
 def categorical_entropy(xp: Namespace, logits: Array) -> Array:
     """[...]"""
     log_p = log_softmax(xp, logits)

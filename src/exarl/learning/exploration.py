@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from exarl.learning.distributions import FORBIDDEN, is_allowed, sample_among
+from exarl.learning.distributions import is_allowed, uniform_among
 from exarl.types import Array, Namespace
 
 LEARNER, EXPLORATION, EPISODE, EVALUATION, RESTART, IDENTITY = range(6)
@@ -138,8 +138,8 @@ def epsilon_greedy_among(
     greedy, explore = q_values.argmax(-1), uniform[:, 0] < epsilon
     if isinstance(explore, np.ndarray) and True not in explore.tobytes():
         return greedy
-    level, factors = xp.where(is_allowed(q_values), 0.0, FORBIDDEN), q_values.ndim > 2
-    drawn = sample_among(xp, level, uniform[:, 1:] if factors else uniform[:, 1])
+    factors = q_values.ndim > 2
+    drawn = uniform_among(xp, is_allowed(q_values), uniform[:, 1:] if factors else uniform[:, 1])
     return xp.where(explore[:, None] if factors else explore, drawn, greedy)
 
 

@@ -184,10 +184,18 @@ def test_nothing_forbidden_is_ever_drawn_or_best(xp: Any, choices: tuple[int, ..
         edges = (np.zeros(shape), np.full(shape, 1 - 1e-7), np.random.default_rng(9).random(shape))
         starts = np.cumsum([0, *choices[:-1]]) if choices else 0
         for uniform in edges:
-            drawn = dist.sample_among(xp, table, xp.asarray(uniform, np.float32))
-            for chosen in (np.asarray(drawn), np.asarray(table.argmax(-1))):
+            number = xp.asarray(uniform, np.float32)
+            drawn = dist.sample_among(xp, table, number)
+            explored = dist.uniform_among(xp, dist.is_allowed(table), number)
+            for chosen in map(np.asarray, (drawn, explored, table.argmax(-1))):
                 places = (starts + chosen).reshape(200, -1)
                 assert np.take_along_axis(allowed, places, 1).all()
+
+
+def test_what_is_allowed_is_explored_evenly() -> None:
+    allowed = np.tile([False, True, False, True, True], (30_000, 1))
+    drawn = dist.uniform_among(np, allowed, np.random.default_rng(0).random(30_000))
+    np.testing.assert_allclose(np.bincount(drawn, minlength=5)[[1, 3, 4]], 10_000, rtol=0.04)
 
 
 def test_forbidden_actions_have_no_probability_and_no_gradient() -> None:
