@@ -83,6 +83,11 @@ class Evaluation:
     info: Sequence[EpisodeInfo] = ()  # of each episode, with log_info
 
     @property
+    def by_episode(self) -> tuple[list[float], list[int], Sequence[EpisodeInfo]]:
+        """Rewards, lengths and numbers of info."""
+        return self.rewards, self.lengths, self.info
+
+    @property
     def reward_mean(self) -> float:
         return float(np.mean(self.rewards))
 

@@ -301,9 +301,7 @@ class LearningLoop:
         if better:
             counters.best_evaluation = reward
         with writing(self._run.path), self._clock.phase("report"):
-            self._metrics.evaluated(
-                evaluation.steps, evaluation.rewards, evaluation.lengths, evaluation.info
-            )
+            self._metrics.evaluated(evaluation.steps, *evaluation.by_episode)
             if better:
                 arrays = {"agent": {"weights": evaluation.weights}}
                 numbers = {"counters": {"steps": evaluation.steps}, "reward_mean": reward}
