@@ -240,15 +240,8 @@ def say(part: str) -> None:
 
 def to_json(found: Measurements, configuration: Configuration, layout: Layout) -> str:
     learner = configuration.learner
-<<<<<<< HEAD
     where = ("envs_per_actor", "block_steps", "learner_procs", "process_per_env")
     names = ("agent", "env", "workflow", "model_type", *where)
-=======
-    names = (
-        *("agent", "env", "workflow", "model_type", "envs_per_actor", "block_steps"),
-        *("learner_procs", "process_per_env"),
-    )
->>>>>>> plan
     about = {name: getattr(learner, name) for name in names}
     measured = {**about, "procs": layout.world, **dataclasses.asdict(found)}
     return json.dumps(measured, indent=2) + "\n"

@@ -19,7 +19,7 @@ from exarl.envs.guard import (
     in_words,
     moment,
 )
-from exarl.envs.info import Costs, InfoSums
+from exarl.envs.info import CostSums, InfoSums
 from exarl.envs.outcome import ContractError, as_number, begin, not_finite, not_five
 from exarl.envs.spaces import SpaceAdapter
 from exarl.envs.taken import TAKEN, encoder
@@ -74,7 +74,7 @@ class Episode:
         self._info = InfoSums(log_info) if log_info else None
         self._actions: list[Any] = []
         self._encode_action: Callable[[Any], Any] | None = None
-        self._costs = Costs(costs) if costs else None
+        self._costs = CostSums(costs) if costs else None
 
     @property
     def info(self) -> EpisodeInfo:

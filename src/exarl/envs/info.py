@@ -189,7 +189,7 @@ def _add(sums: list[float], number: float) -> None:
             sums[4] = number
 
 
-class Costs:
+class CostSums:
     """The numbers with these ``names`` at the last step, and their sums in the present episode.
 
     Each step must have them: a name that is not there would be a limit that always holds.

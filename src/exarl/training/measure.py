@@ -86,6 +86,7 @@ class Replayed:
     """Plays a tape again and again; a rollout uses it as an ``Episode`` that costs nothing."""
 
     info = NOT_TOLD
+    taken = None
     costs = 0.0
 
     def __init__(self, tape: Tape, env_id: int) -> None:
