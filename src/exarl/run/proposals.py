@@ -29,7 +29,7 @@ _STEPS, _SECONDS = 2000, 5.0  # for which an environment is measured
 
 
 @dataclass(frozen=True)
-class Advised:
+class ProposedSettings:
     """``settings`` by their keys, ``procs`` ranks (None: one process), and a reason for each."""
 
     settings: Mapping[str, Any]
@@ -44,7 +44,7 @@ class Advised:
 
 def propose(
     found: Measured, configuration: Configuration, limit: int | None, cores: int
-) -> Advised:
+) -> ProposedSettings:
     """What to set for the agent of ``configuration``, as far as only its defaults are in force.
 
     ``limit`` is the number of steps after which the environment's episodes are cut.
@@ -78,13 +78,13 @@ def propose(
     actors = min(cores - 1, math.ceil(found.step_s / UPDATE_S))
     alone = configuration.learner.workflow == "sync" and "learner.workflow" in open_
     if not (replays and alone and actors > 1 and configuration.learner.process_per_env == 1):
-        return Advised(settings, None, tuple(reasons))
+        return ProposedSettings(settings, None, tuple(reasons))
     settings["workflow"] = "async"
     reasons.append(
         f"workflow async with {actors} actors: a step takes as long as {found.step_s / UPDATE_S:,.0f}"
         f" updates, and there are {cores} cores"
     )
-    return Advised(settings, 1 + actors, tuple(reasons))
+    return ProposedSettings(settings, 1 + actors, tuple(reasons))
 
 
 def measured(configuration: Configuration) -> tuple[Measured, int | None]:
