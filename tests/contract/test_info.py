@@ -124,16 +124,27 @@ def test_several_rewards_are_weighed_and_told_one_by_one(isolation: str, tmp_pat
 @pytest.mark.parametrize(
     ("id", "weights", "why"),
     [
-        ("TwoFold-v0", [1, 2, 3], r"rewards of shape \(2,\), but weights are 3"),
-        ("Telling-v0", [1], "one reward, but weights are 1"),
-        ("TwoFold-v0", [], "with several, give --weights"),
+        ("TwoFold-v0", [1, 2, 3], r"weights are 3, but its rewards \(2,\)"),
+        ("Telling-v0", [1], "its reward is one number"),
     ],
 )
-def test_rewards_that_weights_do_not_fit_are_an_error(
-    id: str, weights: list[float], why: str, tmp_path: Path
+@pytest.mark.parametrize("isolation", ["inline", "process"])
+def test_rewards_that_weights_do_not_fit_are_refused_before_the_run(
+    id: str, weights: list[float], why: str, isolation: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(EnvironmentFailure, match=why):
-        train(tmp_path / "run", env=f"support.telling:{id}", weights=weights)
+    with pytest.raises(ConfigError, match=why):
+        train(
+            tmp_path / "run",
+            env=f"support.telling:{id}",
+            weights=weights,
+            env_isolation=isolation,
+        )
+    assert not (tmp_path / "run").exists()
+
+
+def test_several_rewards_without_weights_are_an_error(tmp_path: Path) -> None:
+    with pytest.raises(EnvironmentFailure, match="with several, give --weights"):
+        train(tmp_path / "run", env="support.telling:TwoFold-v0")
 
 
 def test_they_come_out_of_an_isolated_environment(tmp_path: Path) -> None:

@@ -79,6 +79,8 @@ class Risky(gymnasium.Env[Any, Any]):
 class TwoFold(Telling):
     """Its rewards are two: 1, and the number of the step."""
 
+    reward_space = spaces.Box(0, LENGTH, (2,), np.float32)
+
     def step(self, action: Any) -> Any:
         seen, _, over, cut, info = super().step(action)
         return seen, np.array([1.0, self.t], np.float32), over, cut, info

@@ -10,16 +10,28 @@ import numpy as np
 
 from exarl.envs.base import Env, Info
 from exarl.envs.outcome import not_five
-from exarl.errors import EnvironmentFailure
+from exarl.errors import ConfigError, EnvironmentFailure
 
 PARTS = "reward"
 """The name in ``info`` under which the rewards are told one by one."""
 
 
 class Weighted(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """The reward is the sum of the environment's rewards times ``weights``."""
+    """The reward is the sum of the environment's rewards times ``weights``.
+
+    The environment has a ``reward_space``, as those of MO-Gymnasium do; ConfigError where it has none,
+    or as many weights as it has rewards are not given.
+    """
 
     def __init__(self, env: Env, weights: Sequence[float]) -> None:
+        space = getattr(env.unwrapped, "reward_space", None)
+        if space is None:
+            raise ConfigError(
+                "weights: its reward is one number; one with several says so by a reward_space, as in"
+                " mo-gymnasium"
+            )
+        if space.shape != (len(weights),):
+            raise ConfigError(f"weights are {len(weights)}, but its rewards {space.shape}")
         super().__init__(env)
         self._weights = np.array(weights, np.float64)
 

@@ -269,7 +269,7 @@ def test_an_optimiser_without_eps_leaves_the_agents_out() -> None:
 
 def test_an_agent_refuses_them_before_a_run_and_as_a_learner() -> None:
     agent = make_agent(DISCRETE, optimizer="sgd", weight_decay=1e-3)
-    run: Any = SimpleNamespace(total_steps=None, block_steps=8)
+    run: Any = SimpleNamespace(total_steps=None, block_steps=8, workflow="sync")
     with pytest.raises(ConfigError, match="no weight_decay"):
         type(agent).check(agent.config, run, learners=1, lags=False)
     with pytest.raises(ConfigError, match="no weight_decay"):
