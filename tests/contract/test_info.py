@@ -23,6 +23,8 @@ SETTINGS: dict[str, Any] = {
     "log_info": ["energy", "force"],
 }
 
+TWO_FOLD = "support.telling:TwoFold-v0"
+
 
 @pytest.fixture(autouse=True)
 def no_picture(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,7 +101,13 @@ def test_a_run_stops_when_one_reaches_a_limit(condition: str, tmp_path: Path) ->
         ({"stop_when": "info/energy_last<3", "log_info": []}, "needs log_info"),
         ({"workflow": "fused", "agent": "PPO-v0"}, "log_info cannot be used in workflow 'fused'"),
         (
-            {"workflow": "fused", "agent": "A2C-v0", "log_info": [], "weights": [1]},
+            {
+                "workflow": "fused",
+                "agent": "A2C-v0",
+                "env": TWO_FOLD,
+                "log_info": [],
+                "weights": [1, 1],
+            },
             "weights cannot be used in work",
         ),
     ],
@@ -114,7 +122,7 @@ def test_what_cannot_be_logged_is_refused_in_one_line(
 
 @pytest.mark.parametrize("isolation", ["inline", "process"])
 def test_several_rewards_are_weighed_and_told_one_by_one(isolation: str, tmp_path: Path) -> None:
-    settings = {"env": "support.telling:TwoFold-v0", "weights": [0.5, -2], "log_info": ["reward"]}
+    settings = {"env": TWO_FOLD, "weights": [0.5, -2], "log_info": ["reward"]}
     train(tmp_path / "run", **settings, env_isolation=isolation)
     row = read_rows(tmp_path / "run" / "result.jsonl")[-1]
     assert row["episode_reward_mean"] == 5 * 0.5 - 2 * 15
@@ -144,7 +152,7 @@ def test_rewards_that_weights_do_not_fit_are_refused_before_the_run(
 
 def test_several_rewards_without_weights_are_an_error(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentFailure, match="with several, give --weights"):
-        train(tmp_path / "run", env="support.telling:TwoFold-v0")
+        train(tmp_path / "run", env=TWO_FOLD)
 
 
 def test_they_come_out_of_an_isolated_environment(tmp_path: Path) -> None:

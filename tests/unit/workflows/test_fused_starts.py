@@ -72,7 +72,7 @@ def test_what_is_left_over_of_a_block_counts_for_the_next(
 
 
 @pytest.mark.parametrize("agent", ["A2C-v0", pytest.param("PPO-v0", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("normalised", [False, True])
+@pytest.mark.parametrize("normalised", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_normalisation_that_moves_on_is_corrected_by_vtrace(
     tmp_path: Path, agent: str, normalised: bool
 ) -> None:

@@ -99,9 +99,8 @@ def params_of(checkpoint: Checkpoint, member: int) -> np.ndarray:
     return np.concatenate([arrays[name][member].ravel() for name in names])
 
 
-@pytest.mark.parametrize(
-    "id", ["SAC-v0", *(pytest.param(i, marks=pytest.mark.slow) for i in CASES if i != "SAC-v0")]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("id", CASES)
 def test_every_number_that_is_swept_has_its_effect(id: str, tmp_path: Path) -> None:
     """Of one member for each number, all of which differ from the first in that alone."""
     words, numbers = CASES[id]
