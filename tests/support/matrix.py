@@ -36,11 +36,9 @@ def parameters(case: str, **others: Any) -> dict[str, Any]:
     chosen = CASES[case]
     size = {"units": 8} if chosen.get("model_type") == "LSTM" else {"hidden": [8]}
     fixed = {"total_steps": 200, "block_steps": 10, "envs_per_actor": 2, "seed": 3}
-    tuned_away = {} if "env" in chosen else {"env": "ExaMaskedCartPole-v0"}
-    if (
-        "PPO" in case
-    ):  # packaged: a schedule over the run, which is another one in a run's first part
-        tuned_away = {**tuned_away, "learning_rate_fraction": 0}
+    tuned_away: dict[str, Any] = {} if "env" in chosen else {"env": "ExaMaskedCartPole-v0"}
+    if case != "Random":  # a schedule over the run is another one in a run's first part
+        tuned_away["learning_rate_fraction"] = 0
     return {**fixed, **tuned_away, **size, **chosen, **others}
 
 
