@@ -71,6 +71,9 @@ class Joint(ExaEnv):
     def reset(
         self, *, seed: int | None = None, options: Info | None = None
     ) -> tuple[tuple[object, ...], Info]:
+        super().reset(seed=seed)
+        if seed is None:  # so that a whole series of episodes follows from the first seed
+            seed = int(self.np_random.integers(2**31))
         found = self._env.reset(seed=seed, options=options)
         if not isinstance(found, tuple | list) or len(found) != 2:
             raise EnvironmentFailure(

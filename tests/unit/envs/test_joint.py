@@ -11,6 +11,7 @@ from support.parallel import AGENTS, Rope
 from exarl.acting.env_batch import EnvBatch
 from exarl.acting.evaluation import play
 from exarl.acting.joint_episode import JointEpisode
+from exarl.envs.check import check_environment
 from exarl.envs.episode import Episode
 from exarl.envs.joint import Joint, members_of
 from exarl.envs.registration import make_env
@@ -132,6 +133,13 @@ def test_the_simulation_is_closed_once_with_its_agents() -> None:
     for episode in episodes:
         episode.close()
     assert episodes[0].joint._env.closed  # type: ignore[union-attr]
+
+
+def test_the_checks_find_nothing_to_mend() -> None:
+    found = {f.check: f for f in check_environment("support.parallel:KeptRope-v0", {}, steps=20)}
+    assert not [f for f in found.values() if f.passed is False]
+    assert "observations (3,), 2 actions" in found["spaces"].detail
+    assert "agents: left, middle, right" in found["spaces"].detail
 
 
 @pytest.mark.parametrize(
