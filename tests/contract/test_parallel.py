@@ -10,6 +10,7 @@ from support.jobs import PYTHON, assert_same, everything_of, run, summary_of, un
 
 import exarl
 from exarl import ExaLearner
+from exarl.cli.main import main
 from exarl.errors import ConfigError
 from exarl.run import play
 
@@ -34,12 +35,13 @@ def train(run_dir: Path, **others: Any) -> None:
     ExaLearner(argv=[], serial=True, progress=False, run_dir=str(run_dir), **given).run()
 
 
-@pytest.mark.parametrize("id", ["Rope-v0", "KeptRope-v0"])
-def test_a_stopped_run_continues_bit_by_bit(id: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("id", "agent"), [("Rope-v0", "A2C-v0"), ("KeptRope-v0", "Random-v0")])
+def test_a_stopped_run_continues_bit_by_bit(id: str, agent: str, tmp_path: Path) -> None:
     whole, parts = tmp_path / "whole", tmp_path / "parts"
-    train(whole, env=f"support.parallel:{id}", checkpoint_interval=1e6)
+    settings = {"env": f"support.parallel:{id}", "agent": agent, "checkpoint_interval": 1e6}
+    train(whole, **settings)
     for steps in (84, 210):  # within episodes
-        train(parts, env=f"support.parallel:{id}", total_steps=steps, checkpoint_interval=1e6)
+        train(parts, **settings, total_steps=steps)
     assert_same(everything_of(parts), everything_of(whole))
 
 
@@ -61,7 +63,7 @@ def test_a_policy_is_evaluated_in_whole_episodes(tmp_path: Path) -> None:
 
 
 def test_masks_of_agents_are_respected(tmp_path: Path) -> None:
-    train(tmp_path / "run", env="support.parallel:MaskedRope-v0")
+    train(tmp_path / "run", env="support.parallel:MaskedRope-v0", agent="Random-v0")
     found = exarl.evaluate(tmp_path / "run", episodes=2)
     best = exarl.evaluate(lambda o, mask: int(mask[1]), env="support.parallel:MaskedRope-v0",
                           episodes=2)  # fmt: skip
@@ -85,6 +87,12 @@ def test_what_needs_one_agent_is_refused_in_one_line(
     with pytest.raises(ConfigError, match=why) as refused:
         train(tmp_path / "run", **settings)
     assert "\n" not in str(refused.value)
+
+
+def test_proposed_settings_are_such_as_it_can_be_trained_with(tmp_path: Path) -> None:
+    flags = ["--env", str(SETTINGS["env"]), "--agent", "Random-v0", "--total_steps", "60", "--auto"]
+    assert main(["train", *flags, "--run_dir", str(tmp_path / "run")]) == 0
+    assert summary_of(tmp_path / "run")["timesteps_total"] >= 60
 
 
 @pytest.mark.slow
