@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import pytest
 from support.jobs import PYTHON, assert_same, everything_of, run, summary_of, under_mpi
 
@@ -93,6 +94,17 @@ def test_proposed_settings_are_such_as_it_can_be_trained_with(tmp_path: Path) ->
     flags = ["--env", str(SETTINGS["env"]), "--agent", "Random-v0", "--total_steps", "60", "--auto"]
     assert main(["train", *flags, "--run_dir", str(tmp_path / "run")]) == 0
     assert summary_of(tmp_path / "run")["timesteps_total"] >= 60
+
+
+def test_a_task_of_pettingzoo(tmp_path: Path) -> None:
+    spread = pytest.importorskip("mpe2.simple_spread_v3")
+    gymnasium.register("Spread-v0", spread.parallel_env)
+    try:
+        train(tmp_path / "run", env="Spread-v0", agent="Random-v0", log_info=[], total_steps=420)
+        found = exarl.evaluate(tmp_path / "run", episodes=2)
+    finally:
+        gymnasium.registry.pop("Spread-v0")
+    assert found is not None and [*found.lengths] == [25, 25]
 
 
 @pytest.mark.slow
