@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy, deepcopy
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -71,6 +72,7 @@ class Joint(ExaEnv):
     def reset(
         self, *, seed: int | None = None, options: Info | None = None
     ) -> tuple[tuple[object, ...], Info]:
+        self._keep()
         super().reset(seed=seed)
         if seed is None:  # so that a whole series of episodes follows from the first seed
             seed = int(self.np_random.integers(2**31))
@@ -82,7 +84,7 @@ class Joint(ExaEnv):
             )
         observations, infos = found
         self._check_present("reset", observations)
-        self._firsts = [(observations[agent], infos.get(agent, {})) for agent in self.agents]
+        self._firsts = [(deepcopy(observations[a]), infos.get(a) or {}) for a in self.agents]
         return tuple(first[0] for first in self._firsts), dict(infos)
 
     def step(self, action: Any) -> tuple[tuple[object, ...], Any, bool, bool, Info]:
@@ -103,7 +105,7 @@ class Joint(ExaEnv):
         for each in (seen, rewards, terminated, truncated):
             self._check_present("step", each)
         outcomes = [
-            (seen[a], rewards[a], bool(terminated[a]), bool(truncated[a]), infos.get(a, {}))
+            (seen[a], rewards[a], bool(terminated[a]), bool(truncated[a]), infos.get(a) or {})
             for a in self.agents
         ]
         over = [a for a in self.agents if terminated[a] or truncated[a]]
@@ -125,6 +127,7 @@ class Joint(ExaEnv):
             actions = [seat.offered.popleft() for seat in self._seats]
         except IndexError:
             raise EnvironmentFailure("a step before every agent had an action") from None
+        self._keep()
         for seat, outcome in zip(self._seats, self.play(actions), strict=True):
             seat.outcomes.append(outcome)
 
@@ -155,6 +158,15 @@ class Joint(ExaEnv):
 
     def set_state(self, state: Arrays) -> None:
         getattr(self._env, "unwrapped", self._env).set_state(state)
+
+    def _keep(self) -> None:
+        """Copy what members have still to take before the simulation moves on: it may write into the
+        same arrays again."""
+        for seat in self._seats:
+            if seat.outcomes:
+                seen, reward, terminated, truncated, info = seat.outcomes[-1]
+                told = {name: copy(value) for name, value in info.items()}
+                seat.outcomes[-1] = deepcopy(seen), copy(reward), terminated, truncated, told
 
     def _check_present(self, call: str, by_agent: Mapping[Any, object]) -> None:
         absent = [str(agent) for agent in self.agents if agent not in by_agent]
