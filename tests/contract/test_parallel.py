@@ -110,7 +110,7 @@ def test_a_task_of_pettingzoo(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("workflow", ["sync", "async", "rma", "seed", "elastic"])
 def test_they_act_on_other_ranks(workflow: str, tmp_path: Path) -> None:
-    """Without lag what is learned does not depend on where the simulations are."""
+    """Two actors with two simulations each; the trained policy plays whole episodes."""
     given = {k: ",".join(v) if k == "log_info" else v for k, v in SETTINGS.items()}
     words = [f"--{name}={value}" for name, value in given.items()]
     environ = {"PYTHONPATH": str(Path(__file__).parent.parent)}
