@@ -76,7 +76,7 @@ def place(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
     (work / "my_module.py").write_text(MODULE)
     for name in ("my.json", "best.json"):
         (work / name).write_text("{}")
-    for name in ("client", "external", "c_environment"):
+    for name in ("client", "external", "c_environment", "multi_agent"):
         shutil.copytree(ROOT / "examples" / name, work / "examples" / name)
     (work / "src").symlink_to(ROOT / "src")  # as examples/c_environment sees it from where it is
     monkeypatch.setenv("HOME", str(tmp_path))

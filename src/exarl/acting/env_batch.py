@@ -10,6 +10,7 @@ import numpy as np
 
 from exarl.envs.episode import Episode
 from exarl.envs.guard import FAILING
+from exarl.envs.joint import Joint
 from exarl.types import FAILURES, Arrays, Cut, End, Row
 
 
@@ -18,7 +19,8 @@ class EnvBatch:
 
     ``changed`` are the episodes that the last ``state`` or ``restore`` could not continue: their
     environments are in another episode. ``taken`` are the slots and the actions of the last ``step``
-    in which another action was taken than the one given.
+    in which another action was taken than the one given. The agents of a ``Joint`` have slots one after
+    the other, and are always stepped together.
     """
 
     def __init__(self, episodes: Sequence[Episode]) -> None:
@@ -28,6 +30,8 @@ class EnvBatch:
         self.changed: list[Cut] = []
         self.taken: list[tuple[int, Any]] = []
         self._restarting = 0.0
+        self._joints = _joints(episodes)
+        self._members = [slot for slots in self._joints.values() for slot in slots]
 
     def begin(self) -> None:
         """Start the first episodes, unless they have begun."""
@@ -55,6 +59,8 @@ class EnvBatch:
         ends: list[End] = []
         cuts: list[Cut] = []
         self.taken = []
+        for i in self._members:  # before any of them is stepped
+            self._episodes[i].offer(actions[i])
         for i in range(len(self._episodes)) if slots is None else slots:
             episode = self._episodes[i]
             try:
@@ -120,8 +126,12 @@ class EnvBatch:
         """Continue the episodes in ``arrays``; the other environments start their first episode."""
         self._begun = True
         self.changed = []
+        for joint, slots in self._joints.items():
+            self._restore_together(joint, slots, arrays)
         for slot, episode in enumerate(self._episodes):
             own = named_for(f"{episode.env_id}/", arrays)
+            if slot in self._members:
+                continue
             if not own:
                 episode.begin()
                 continue
@@ -133,9 +143,37 @@ class EnvBatch:
                 total_reward, length = float(own["total_reward"]), int(own["length"])
                 self.changed.append(Cut(slot, episode.number, total_reward, length))
 
+    def _restore_together(self, joint: Joint, slots: Sequence[int], arrays: Arrays) -> None:
+        """Continue the episodes of a joint simulation: all of them, or all begin the next."""
+        episodes = [self._episodes[slot] for slot in slots]
+        kept = [named_for(f"{episode.env_id}/", arrays) for episode in episodes]
+        if all(kept):
+            for episode, own in zip(episodes, kept, strict=True):
+                episode.restarts += int(own.get("restarts", 0))
+                for action in own.get("actions", ()):
+                    episode.offer(action)
+            same = [episode.replay(own) for episode, own in zip(episodes, kept, strict=True)]
+            if all(same):
+                return
+        joint.forget()
+        for slot, episode, own in zip(slots, episodes, kept, strict=True):
+            episode.begin()
+            if own:
+                total_reward, length = float(own["total_reward"]), int(own["length"])
+                self.changed.append(Cut(slot, episode.number, total_reward, length))
+
     def close(self) -> None:
         for episode in self._episodes:
             episode.close()
+
+
+def _joints(episodes: Sequence[Episode]) -> dict[Joint, list[int]]:
+    """The slots of each joint simulation."""
+    found: dict[Joint, list[int]] = {}
+    for slot, episode in enumerate(episodes):
+        if episode.joint is not None:
+            found.setdefault(episode.joint, []).append(slot)
+    return found
 
 
 def named_for(prefix: str, arrays: Arrays) -> Arrays:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from exarl.acting.joint_episode import JointEpisode
 from exarl.agents.base import ExaAgent
 from exarl.envs.episode import Episode
 from exarl.envs.guard import FAILING
@@ -31,8 +32,8 @@ class Played:
         return "failure" if self.failed else "termination" if self.terminated else "truncation"
 
 
-Choose = Callable[[Episode], Any]
-"""The next action for a running episode, in the form that ``Episode.step`` takes."""
+Choose = Callable[[Episode | JointEpisode], Any]
+"""The next action for a running episode, in the form that its ``step`` takes."""
 
 
 def greedy(agent: ExaAgent) -> Choose:
@@ -40,20 +41,26 @@ def greedy(agent: ExaAgent) -> Choose:
     spec = agent.spec
     memory: Arrays = {}
 
-    def choose(episode: Episode) -> Any:
+    def choose(episode: Episode | JointEpisode) -> Any:
+        several = isinstance(episode, JointEpisode)
         if not episode.length:
             agent.begin_episode(episode.number)
-            memory.update({name: array.zeros(1) for name, array in agent.memory.items()})
-        observation = np.asarray(episode.observation, spec.observation.dtype)[None]
+            rows = len(episode.observation) if several else 1
+            memory.update({name: array.zeros(rows) for name, array in agent.memory.items()})
+        seen = np.asarray(episode.observation, spec.observation.dtype)
+        observations = seen if several else seen[None]
         actions, _ = (
-            agent.action(observation, None, memory) if memory else agent.action(observation)
+            agent.action(observations, None, memory) if memory else agent.action(observations)
         )
-        return actions.tolist()[0] if spec.n_actions is not None else actions[0]
+        chosen = actions.tolist() if spec.n_actions is not None else actions
+        return chosen if several else chosen[0]
 
     return choose
 
 
-def play(choose: Choose, episode: Episode, on_step: Callable[[Any], None] | None = None) -> Played:
+def play(
+    choose: Choose, episode: Episode | JointEpisode, on_step: Callable[[Any], None] | None = None
+) -> Played:
     """Play one episode; ``on_step`` is called with the environment after reset and each step."""
     episode.begin()
     terminated = truncated = False
@@ -102,7 +109,9 @@ class Evaluator:
     due while another is running is left out.
     """
 
-    def __init__(self, agent: ExaAgent, episode: Episode, every: int, episodes: int) -> None:
+    def __init__(
+        self, agent: ExaAgent, episode: Episode | JointEpisode, every: int, episodes: int
+    ) -> None:
         self._agent = agent
         self._episode = episode
         self._every = every

@@ -143,11 +143,15 @@ def measure_parts(
 ) -> tuple[EnvRate, ActingRate, LearningRate | None]:
     """Measure environment, acting and learning in this process."""
     from exarl.envs.episode import Episode
+    from exarl.envs.joint import joint_of
     from exarl.run.build import build_agent, build_episode, build_guard, build_workflow
 
     learner = configuration.learner
     say("the environment")
     env, adapter, limit = build_episode(configuration)
+    if joint_of(env) is not None:
+        env.close()
+        raise ConfigError(f"'{learner.env}' has several agents, which bench does not measure")
     guard = build_guard(configuration)
     episode = Episode(env, adapter, limit, learner.seed, 0, guard=guard)
     try:

@@ -20,6 +20,7 @@ from exarl.envs.base import Env, Space, can_snapshot, described
 from exarl.envs.external.env import Timeouts
 from exarl.envs.guard import close_quietly
 from exarl.envs.isolation import isolate
+from exarl.envs.joint import members_of
 from exarl.envs.measured import Measured, measure
 from exarl.envs.outcome import ContractError, not_finite
 from exarl.envs.registration import asks_for, make_env
@@ -147,12 +148,13 @@ def _gymnasium(env: Env) -> Finding:
 def _spaces(id: str, env: Env) -> Finding:
     works = []
     refused = ""
+    one = members_of(env)[0]
     for kind in ("discrete", "continuous"):
         try:
             spec = adapt(
                 id,
-                env.observation_space,
-                env.action_space,
+                one.observation_space,
+                one.action_space,
                 action_kind=kind,
                 nactions=5,
                 max_episode_steps=None,

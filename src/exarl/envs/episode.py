@@ -20,6 +20,7 @@ from exarl.envs.guard import (
     moment,
 )
 from exarl.envs.info import CostSums, InfoSums
+from exarl.envs.joint import joint_of
 from exarl.envs.outcome import ContractError, as_number, begin, not_finite, not_five
 from exarl.envs.spaces import SpaceAdapter
 from exarl.envs.taken import TAKEN, encoder
@@ -55,6 +56,7 @@ class Episode:
         costs: Sequence[str] = (),
     ) -> None:
         self.env = env
+        self.joint = joint_of(env)
         self.env_id = env_id
         self.number = -1
         self.length = 0
@@ -82,6 +84,12 @@ class Episode:
         return self._info.of_episode if self._info is not None else {}
 
     @property
+    def agent(self) -> Any:
+        """Which agent of a joint simulation this is; None where there is one only."""
+        bare: Any = self.env.unwrapped
+        return bare.agent if self.joint is not None else None
+
+    @property
     def costs(self) -> Sequence[Sequence[float]]:
         """The costs of the last step, and their sums in this episode."""
         return self._costs.step_and_sum if self._costs is not None else ((), ())
@@ -93,6 +101,10 @@ class Episode:
                 return self._start(self.number + 1)
             except FAILING as error:
                 self.recover(error)
+
+    def offer(self, action: Any) -> None:
+        """Tell the member of a joint simulation the action of a ``step`` to come."""
+        self.env.unwrapped.offered.append(self._adapter.decode(action))  # type: ignore[attr-defined]
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool]:
         """Observation, reward, terminated, truncated after ``action`` (the agent's form of it)."""
@@ -132,7 +144,8 @@ class Episode:
         The episode is over; the next one is still to begin.
         """
         if self._guard is None:
-            advice = "" if isinstance(self.env, GroupEnv) else ADVICE
+            alone = self.joint is None and not isinstance(self.env, GroupEnv)
+            advice = ADVICE if alone else ""
             give_up(self.env_id, moment(self.number, self.length), error, advice)
         self.restarts += 1
         at = self.env_id, self.number, self.length
@@ -164,12 +177,16 @@ class Episode:
 
     def restore(self, state: Arrays) -> None:
         """Continue the episode that ``state`` described, or begin the next if it cannot be."""
+        if not self.replay(state):
+            self.begin()
+
+    def replay(self, state: Arrays) -> bool:
+        """Continue the episode that ``state`` described; where this is False, the next is to begin."""
         try:
             same = self._replay(state)
         except FAILING as error:
             self.recover(error)
-            self.begin()
-            return
+            return False
         if not same:
             log.warning(
                 "environment %d: episode %d could not be played again to where it was (the"
@@ -178,7 +195,7 @@ class Episode:
                 self.number,
             )
             self.restarts += 1
-            self.begin()
+        return same
 
     def close(self) -> None:
         """Close the environment; if that fails, log a warning."""

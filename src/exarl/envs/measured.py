@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from gymnasium import spaces
 
+from exarl.envs.joint import members_of
 from exarl.envs.watched import Watched
 
 DISCOUNT = 0.99
@@ -19,7 +20,7 @@ class Measured:
     """``reward`` is the size (root mean square) of rewards, ``value`` the largest discounted sum of
     rewards from any step on: with rare rewards, most of them say nothing. ``episode`` is the mean
     length of the episodes that have ended, None where none has; ``continuous`` says that actions are
-    a Box."""
+    a Box. ``agents`` make each step together."""
 
     steps: int
     step_s: float
@@ -30,6 +31,7 @@ class Measured:
     value: float
     episode: float | None
     continuous: bool
+    agents: int = 1
 
     def __str__(self) -> str:
         text = f"{self.step_s * 1e6:,.0f} us per step (the slowest {self.slowest_s * 1e3:,.2f} ms)"
@@ -41,6 +43,7 @@ class Measured:
 
 def measure(env: Watched, count: int, seconds: float = 2.0) -> Measured:
     """Play at random: ``count`` steps, or as many as are made in ``seconds``."""
+    members = members_of(env)
     env.action_space.seed(0)
     env.reset(seed=6)
     times, rewards, lasts, resets = list[float](), list[float](), list[bool](), [env.seconds]
@@ -63,7 +66,8 @@ def measure(env: Watched, count: int, seconds: float = 2.0) -> Measured:
         float(np.sqrt(np.mean(np.square(rewards)))),
         float(np.abs(_sums(rewards, lasts)).max()),
         float(np.mean(np.diff(ends, prepend=-1))) if len(ends) else None,
-        isinstance(env.action_space, spaces.Box),
+        isinstance(members[0].action_space, spaces.Box),
+        len(members),
     )
 
 

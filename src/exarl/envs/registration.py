@@ -21,6 +21,7 @@ from exarl.envs.base import Env
 from exarl.envs.context import EnvContext, temporary_context
 from exarl.envs.dropped import Dropped
 from exarl.envs.guard import FAILING, close_quietly, in_words
+from exarl.envs.joint import Joint, is_parallel
 from exarl.envs.masks import KEY, with_masks
 from exarl.envs.weighted import Weighted
 from exarl.errors import MIN_PART, ConfigError, did_you_mean, install
@@ -183,7 +184,7 @@ def make_env(
     weights: Sequence[float] = (),
 ) -> tuple[Env, int | None]:
     """The environment without a time limit, and the limit its registration asks for. ``drop`` names
-    parts of its observations that are left out.
+    parts of its observations that are left out. A simulation of several agents is a ``Joint``.
 
     The rollout cuts episodes itself, so that a limit can be changed and an episode be restored.
     With ``weights`` its rewards are several, of which the weighted sum is learned.
@@ -192,6 +193,7 @@ def make_env(
     """
     # Episodes are always reset before they are stepped: no need for a wrapper that looks.
     spec = dataclasses.replace(find_spec(id), order_enforce=False)
+    making = _also_parallel(spec)
     extra: dict[str, Any] = {}
     if render_mode is not None:
         extra["render_mode"] = render_mode
@@ -205,7 +207,7 @@ def make_env(
             warnings.simplefilter("ignore", DeprecationWarning)
             warnings.filterwarnings("ignore", message=".*out of date.*")
             env = gymnasium.make(
-                spec, max_episode_steps=-1, disable_env_checker=True, **dict(kwargs), **extra
+                making, max_episode_steps=-1, disable_env_checker=True, **dict(kwargs), **extra
             )
     except FAILING as error:  # anything that a constructor raises for its arguments
         if own is not None:
@@ -214,14 +216,39 @@ def make_env(
         raise ConfigError(f"environment '{id}' cannot be made: {cause}") from error
     if own is not None:
         own.remove_with(env)
+    if making is not spec and env.unwrapped.spec is not None:
+        env.unwrapped.spec.entry_point = spec.entry_point
     try:
-        names = [name for name in drop if name != KEY or KEY in _parts(env)]
-        env = Dropped(env, names) if names else env
-        env = Weighted(env, weights) if weights else env
-        return (env if KEY in drop else with_masks(env)), spec.max_episode_steps
+        if isinstance(joint := env.unwrapped, Joint):
+            joint.see_through(lambda member: _learned_from(member, drop, weights))
+            return env, spec.max_episode_steps
+        return _learned_from(env, drop, weights), spec.max_episode_steps
     except ConfigError as error:
         close_quietly(env)
         raise ConfigError(f"environment '{id}': {error}") from error
+
+
+def _also_parallel(spec: GymSpec) -> GymSpec:
+    """``spec``, of which ``gymnasium.make`` accepts that it gives a simulation of several agents."""
+    creator = creator_of(spec)
+    if isinstance(creator, type) and issubclass(creator, gymnasium.Env):
+        return spec
+
+    def create(**kwargs: Any) -> Any:
+        made = creator(**kwargs)
+        return Joint(made) if is_parallel(made) else made
+
+    if hasattr(creator, "metadata"):
+        create.metadata = creator.metadata  # type: ignore[attr-defined]
+    return dataclasses.replace(spec, entry_point=create)
+
+
+def _learned_from(env: Env, drop: Sequence[str], weights: Sequence[float]) -> Env:
+    """``env`` with what is learned from it: fewer parts, one reward, masks where it has some."""
+    names = [name for name in drop if name != KEY or KEY in _parts(env)]
+    env = Dropped(env, names) if names else env
+    env = Weighted(env, weights) if weights else env
+    return env if KEY in drop else with_masks(env)
 
 
 def _parts(env: Env) -> Collection[str]:

@@ -26,6 +26,7 @@ from exarl.envs.external.protocol import decode, encode, error_message
 from exarl.envs.external.shared_memory import MEMORY
 from exarl.envs.external.spaces import float_port
 from exarl.envs.guard import FAILING
+from exarl.envs.joint import joint_of
 from exarl.envs.registration import make_env
 from exarl.errors import ConfigError
 from exarl.registry import import_named
@@ -75,6 +76,9 @@ def _made(order: str, memory: int) -> Answering:
     context = data["context"] and EnvContext.from_json(data["context"])
     how = {name: data[name] for name in ("render_mode", "drop", "weights")}
     env, limit = make_env(id, data["kwargs"], context=context, **how)
+    if joint_of(env) is not None:
+        env.close()
+        raise ConfigError(f"env_isolation process: '{id}' has several agents, which need inline")
     try:
         observation = float_port(env.observation_space)
         return Answering(env, observation=observation, announced_limit=limit, memory=memory)

@@ -12,16 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 from exarl import registry
 from exarl.acting.evaluation import Evaluator
+from exarl.acting.joint_episode import JointEpisode
 from exarl.agents.base import ExaAgent, NoParameters
 from exarl.agents.constraints import Constraints
-from exarl.config import Configuration
+from exarl.config import Configuration, LearnerConfig
 from exarl.envs import make_env
-from exarl.envs.base import Space, described
+from exarl.envs.base import Env, Space, described
 from exarl.envs.context import make_context
 from exarl.envs.episode import Episode
 from exarl.envs.external.env import Timeouts
 from exarl.envs.guard import Guard, close_quietly
 from exarl.envs.isolation import isolate
+from exarl.envs.joint import joint_of, members_of
 from exarl.envs.layout import Flattened
 from exarl.envs.registration import asks_for
 from exarl.envs.space_json import space_to_json
@@ -83,7 +85,23 @@ def build_env(
                 options |= {"output": home.output, "who": f"environment {home.index}"}
             options["info"] = bool(learner.log_info or costs_of(configuration))
             return isolate(learner.env, values, timeouts=timeouts, **options)
-        return make_env(learner.env, values, comm=comm, **options)
+        env, limit = make_env(learner.env, values, comm=comm, **options)
+        check_agents(learner, env)
+        return env, limit
+
+
+def check_agents(learner: LearnerConfig, env: Env) -> None:
+    """ConfigError where ``env`` has several agents and something in the run needs one; closes it."""
+    refused = {
+        "process_per_env": learner.process_per_env > 1,
+        "env_failure restart": learner.env_failure == "restart",
+    }
+    for key, given in refused.items():
+        if given and joint_of(env) is not None:
+            close_quietly(env)
+            raise ConfigError(
+                f"{key} cannot be used with '{learner.env}', which has several agents"
+            )
 
 
 def build_episode(
@@ -92,10 +110,14 @@ def build_episode(
     home: Home | None = None,
     **options: Any,
 ) -> tuple[Any, SpaceAdapter, int | None]:
-    """One environment, its adapter for the chosen agent, and the limit on its episodes."""
+    """One environment, its adapter for the chosen agent, and the limit on its episodes.
+
+    The adapter of a simulation of several agents is that of each of its members.
+    """
     env, limit = build_env(configuration, comm, home, **options)
     limit = configuration.learner.n_steps or limit
-    seen, acted = env.observation_space, env.action_space
+    member = members_of(env)[0]
+    seen, acted = member.observation_space, member.action_space
     try:
         adapter = adapter_for(configuration, seen, acted, limit)
     except ConfigError:
@@ -202,11 +224,21 @@ def build_evaluator(configuration: Configuration, home: Home) -> Evaluator | Non
     env, adapter, limit = build_episode(configuration, home=home)
     guard = build_guard(configuration, home)
     # Not environment 0, whose episodes 'exarl evaluate' plays: these here choose the best weights.
-    episode = Episode(
-        env, adapter, limit, learner.seed, 1, EVALUATION, guard, log_info=learner.log_info
+    episode = whole_episode(
+        env,
+        lambda member: Episode(
+            member, adapter, limit, learner.seed, 1, EVALUATION, guard, log_info=learner.log_info
+        ),
     )
     agent = build_agent(configuration, adapter.spec)
     return Evaluator(agent, episode, learner.eval_interval, learner.eval_episodes)
+
+
+def whole_episode(env: Env, make: Callable[[Env], Episode]) -> Episode | JointEpisode:
+    """The episode of an environment, or of all agents of a simulation of several, each made by
+    ``make``."""
+    episodes = [make(member) for member in members_of(env)]
+    return episodes[0] if joint_of(env) is None else JointEpisode(episodes)
 
 
 def build_workflow(configuration: Configuration) -> ExaWorkflow:

@@ -14,6 +14,7 @@ import numpy as np
 
 from exarl import registry
 from exarl.acting.evaluation import Choose, Played
+from exarl.acting.joint_episode import JointEpisode
 from exarl.config import Configuration, parse_flags
 from exarl.envs.base import Env, Space
 from exarl.envs.episode import Episode
@@ -182,7 +183,7 @@ def compare(
                     )
                     acting = untrained(own, stage.spaces)
                 elif isinstance(source, type):
-                    acting = source(env=stage.env) if takes(source, "env") else source()
+                    acting = source(env=stage.env) if "env" in parameters_of(source) else source()
                 contestants.append(contestant(name_of(policies[i]), common.learner.env, acting))
             return _play_all(contestants, stage, episodes, spectator)
     except BaseException as error:
@@ -241,12 +242,12 @@ def untrained(configuration: Configuration, spaces: tuple[Space, Space]) -> Trai
     return TrainedPolicy(build_agent(configuration, adapter.spec), adapter, spaces)
 
 
-def takes(function: Callable[..., Any], name: str) -> bool:
-    """Whether a function, or the constructor of a class, has a parameter of this name."""
+def parameters_of(function: Callable[..., Any]) -> set[str]:
+    """The names of the parameters of a function, or of the constructor of a class."""
     try:
-        return name in inspect.signature(function).parameters
+        return {*inspect.signature(function).parameters}
     except ValueError:  # of a type that Python knows no signature of
-        return False
+        return set()
 
 
 def name_of(policy: AnyPolicy) -> str:
@@ -260,16 +261,26 @@ def contestant(name: str, env: str, policy: Any) -> Contestant:
     act = getattr(policy, "act", policy)
     if not callable(act):
         raise ConfigError(f"{name} is no policy: it has no act(observation), nor can it be called")
-    reset, asks_mask = getattr(policy, "reset", lambda: None), takes(act, "mask")
+    reset, asks = getattr(policy, "reset", lambda: None), {"mask", "agent"} & parameters_of(act)
 
-    def choose(episode: Episode) -> Any:
+    def choose(episode: Episode | JointEpisode) -> Any:
         if not episode.length:
             reset()
             if isinstance(policy, TrainedPolicy):
                 policy.agent.begin_episode(episode.number)
+        several = isinstance(episode, JointEpisode)
+        members = episode.members if isinstance(episode, JointEpisode) else [episode]
         if isinstance(policy, TrainedPolicy):
-            return act(episode.raw)
-        observation, mask = apart(episode.env.observation_space, episode.raw)
-        return act(observation, mask) if asks_mask and mask is not None else act(observation)
+            actions = policy.act_on([member.raw for member in members])
+        else:
+            actions = [_asked(act, asks, member) for member in members]
+        return actions if several else actions[0]
 
     return Contestant(name, env, choose, getattr(policy, "steps", None))
+
+
+def _asked(act: Callable[..., Any], asks: set[str], episode: Episode) -> Any:
+    """What a controller does in an episode, told what it ``asks`` for."""
+    observation, mask = apart(episode.env.observation_space, episode.raw)
+    told = {"mask": mask, "agent": episode.agent}
+    return act(observation, **{name: told[name] for name in asks if told[name] is not None})

@@ -12,6 +12,7 @@ import numpy as np
 from exarl.agents.base import ExaAgent
 from exarl.config import Configuration, Declared
 from exarl.envs.base import Space
+from exarl.envs.joint import members_of
 from exarl.envs.layout import Flattened
 from exarl.envs.masks import KEY, SEEN, own_space
 from exarl.envs.space_json import space_from_json
@@ -71,10 +72,10 @@ class TrainedPolicy:
         mask for each of a batch, says which actions are allowed, where the environment says it.
         """
         if not self._is_batch(observation):
-            return self._act_on([self._with_mask(observation, mask)])[0]
+            return self.act_on([self._with_mask(observation, mask)])[0]
         rows = list(observation)
         masks = [None] * len(rows) if mask is None else list(mask)
-        actions = self._act_on([self._with_mask(*row) for row in zip(rows, masks, strict=True)])
+        actions = self.act_on([self._with_mask(*row) for row in zip(rows, masks, strict=True)])
         return actions if self.action_space.shape is None else np.array(actions)
 
     def _is_batch(self, observation: Any) -> bool:
@@ -98,7 +99,8 @@ class TrainedPolicy:
         joined = {SEEN: observation} if self.observation_space is not self._seen else observation
         return {**joined, KEY: np.asarray(mask)}
 
-    def _act_on(self, observations: Sequence[Any]) -> list[Any]:
+    def act_on(self, observations: Sequence[Any]) -> list[Any]:
+        """The actions for several observations, each with its mask in it where there are masks."""
         spec = self.adapter.spec
         encoded = [np.asarray(self.adapter.encode(each)) for each in observations]
         seen = np.stack(encoded).astype(spec.observation.dtype, copy=False)
@@ -160,7 +162,8 @@ def load(
         own = stored_spaces(directory)
     except LookupError:
         configuration = configure_again(directory, trust=trust)
-        env, _ = build_env(configuration)
+        whole, _ = build_env(configuration)
+        env = members_of(whole)[0]
         own = env.observation_space, env.action_space
         env.close()
     return policy_of(directory, configuration, own, checkpoint=checkpoint, best=best)

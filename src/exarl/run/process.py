@@ -19,8 +19,12 @@ from exarl.comm.codec import BlockCodec
 from exarl.config import STOPS, LearnerConfig, tuned_in
 from exarl.display.progress import Progress, make_progress
 from exarl.envs import group
+from exarl.envs.base import Env
 from exarl.envs.episode import Episode
+from exarl.envs.guard import close_quietly
+from exarl.envs.joint import members_of
 from exarl.envs.spaces import SpaceAdapter
+from exarl.errors import ConfigError
 from exarl.learning.exploration import Streams
 from exarl.records.checkpoint import fitting
 from exarl.run.build import Home, build_agent, build_episode, build_evaluator, build_guard, costs_of
@@ -56,8 +60,12 @@ def build_environments(
     if config.process_per_env > 1:
         assert peers.group is not None
         shared = Channel(peers.group)
-    envs, episodes = [], []
-    for slot, env_id in enumerate(task.layout.env_ids(role.group, config.envs_per_actor)):
+    envs: list[Any] = []
+    episodes: list[Episode] = []
+    ids = task.layout.env_ids(role.group, config.envs_per_actor)
+    while len(episodes) < len(ids):
+        slot = len(episodes)
+        env_id = ids[slot]
         home = Home(task.run, env_id, role.rank)
         env, adapter, limit = build_episode(task.configuration, peers.group, home)
         envs.append(env)
@@ -66,13 +74,30 @@ def build_environments(
         guard = build_guard(task.configuration, home)
         told, costs = config.log_info, costs_of(task.configuration)
         make = partial(Episode, guard=guard, log_info=told, costs=costs)
-        episodes.append(make(env, adapter, limit, config.seed, env_id))
+        members = members_of(env)
+        check_width(config, env)
+        episodes += [
+            make(member, adapter, limit, config.seed, number)
+            for number, member in enumerate(members, env_id)
+        ]
     if shared is not None and not role.member:
         stack.callback(group.dismiss, shared)
     if not role.member:
         for episode in episodes:
             stack.callback(episode.close)
     return Environments(envs, episodes, adapter, shared)
+
+
+def check_width(config: LearnerConfig, env: Env) -> None:
+    """ConfigError unless an actor's environments are those of all agents of simulations like ``env``,
+    which is then closed."""
+    agents = len(members_of(env))
+    if width := -config.envs_per_actor % agents:
+        close_quietly(env)
+        raise ConfigError(
+            f"'{config.env}' has {agents} agents, each of which is one of an actor's environments:"
+            f" envs_per_actor must be a multiple of {agents}, such as {config.envs_per_actor + width}"
+        )
 
 
 def build_process(task: ProcessTask, peers: Peers, environments: Environments | None) -> RunProcess:

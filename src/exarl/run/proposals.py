@@ -65,8 +65,12 @@ def propose(
     if endless and "learner.n_steps" in open_:
         settings["n_steps"] = _LIMIT
         reasons.append(f"n_steps {_LIMIT}: no episode has ended in {found.steps} steps")
+    width = configuration.learner.envs_per_actor
+    if width % found.agents and "learner.envs_per_actor" in open_:
+        settings["envs_per_actor"] = width = found.agents
+        reasons.append(f"envs_per_actor {width}: one for each agent of the simulation")
     replays = issubclass(kind, OffPolicyConfig)
-    block_s = found.step_s * configuration.learner.envs_per_actor
+    block_s = found.step_s * max(1, width // found.agents)
     if replays and "learner.block_steps" in open_:
         block = max(1, int(BLOCK_S / block_s))
         if block < configuration.learner.block_steps:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +14,11 @@ from exarl.config import Configuration
 from exarl.envs import group
 from exarl.envs.base import Env, Space
 from exarl.envs.episode import Episode
+from exarl.envs.joint import members_of
 from exarl.envs.spaces import as_given
 from exarl.errors import ConfigError
 from exarl.learning.exploration import EVALUATION
-from exarl.run.build import build_env, build_guard
+from exarl.run.build import build_env, build_guard, whole_episode
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
@@ -53,19 +55,22 @@ class Stage:
         self._channel = mpi.Channel(comm) if comm is not None else None
         self._shared = mpi.Channel(own) if own is not None and self._members > 1 else None
         self.env, limit = build_env(configuration, own, **options)
-        self.spaces: tuple[Space, Space] = self.env.observation_space, self.env.action_space
+        member = members_of(self.env)[0]
+        self.spaces: tuple[Space, Space] = member.observation_space, member.action_space
         if self._shared is not None and not self._member:
             self.env = group.join(self.env, self._shared, 0)
-        self._episode = Episode(
-            self.env,
-            as_given(learner.env, self.spaces[0]),
-            learner.n_steps or limit,
-            learner.seed,
-            0,
+        guard = build_guard(configuration, **options) if self._shared is None else None
+        make = partial(
+            Episode,
+            adapter=as_given(learner.env, self.spaces[0]),
+            limit=learner.n_steps or limit,
+            seed=learner.seed,
+            env_id=0,
             kind=EVALUATION,
             log_info=learner.log_info,
-            guard=build_guard(configuration, **options) if self._shared is None else None,
+            guard=guard,
         )
+        self._episode = whole_episode(self.env, make)
 
     def __enter__(self) -> Stage:
         return self

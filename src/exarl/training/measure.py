@@ -87,6 +87,7 @@ class Replayed:
 
     info = NOT_TOLD
     taken = None
+    joint = None
     costs = 0.0
 
     def __init__(self, tape: Tape, env_id: int) -> None:
