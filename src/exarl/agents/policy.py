@@ -89,6 +89,8 @@ class NetworkPolicy:
         """The greedy policy for other programs; ValueError when the network cannot be exported, or when
         ``act`` does something else than ``greedy`` and ``squashed`` of the algorithm say."""
         algorithm, spec = self._algorithm, self._algorithm.spec
+        if spec.mixed:
+            raise ValueError("actions of numbers and choices cannot be exported: use exarl.load")
         if spec.choices:
             raise ValueError("actions of several factors cannot be exported: use exarl.load")
         if (name := changed(type(algorithm), "act", ("greedy", "squashed"))) is not None:

@@ -145,9 +145,11 @@ def _gymnasium(env: Env) -> Finding:
 
 
 def _spaces(id: str, env: Env) -> Finding:
-    works = []
+    works: list[str] = []
     refused = ""
-    for kind in ("discrete", "continuous"):
+    for kind in ("discrete", "continuous", "any"):
+        if kind == "any" and works:
+            break
         try:
             spec = adapt(
                 id,
@@ -158,13 +160,15 @@ def _spaces(id: str, env: Env) -> Finding:
                 max_episode_steps=None,
                 factors=True,
                 masks=True,
+                mixed=kind == "any",
             ).spec
         except ConfigError as error:
             refused = str(error)
             continue
         actions = f"{spec.n_actions} actions" if spec.n_actions else f"actions {spec.action.shape}"
+        who = "PPO, A2C and A3C" if spec.mixed else f"{kind} agents"
         actions += ", of which a mask allows some" if spec.mask else ""
-        works.append(f"{kind} agents see observations {spec.observation.shape}, {actions}")
+        works.append(f"{who} see observations {spec.observation.shape}, {actions}")
     works += [f"{name}: {text}" for name, text in described(env).items() if works]
     if works:
         return Finding("", True, "; ".join(works))
@@ -172,8 +176,8 @@ def _spaces(id: str, env: Env) -> Finding:
         "",
         False,
         f"no agent can use these spaces: {refused}",
-        "actions are a Discrete, MultiDiscrete, MultiBinary or Box; observations one of these, or a"
-        " Dict or Tuple of them",
+        "actions and observations are a Discrete, MultiDiscrete, MultiBinary or Box, or a Dict or Tuple"
+        " of them",
     )
 
 

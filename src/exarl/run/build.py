@@ -22,7 +22,7 @@ from exarl.envs.episode import Episode
 from exarl.envs.external.env import Timeouts
 from exarl.envs.guard import Guard, close_quietly
 from exarl.envs.isolation import isolate
-from exarl.envs.layout import Flattened
+from exarl.envs.joined import unflattened
 from exarl.envs.registration import asks_for
 from exarl.envs.space_json import space_to_json
 from exarl.envs.spaces import SpaceAdapter, adapt
@@ -135,8 +135,8 @@ def adapter_for(
 def written(seen: Space, acted: Space) -> dict[str, Any]:
     """The spaces as ``EnvSpec.spaces`` has them; empty where one of them has no such form."""
     try:
-        own = seen.original if isinstance(seen, Flattened) else seen
-        return {"observation": space_to_json(own), "action": space_to_json(acted)}
+        own, given = unflattened(seen), unflattened(acted)
+        return {"observation": space_to_json(own), "action": space_to_json(given)}
     except ValueError:
         return {}
 
@@ -148,6 +148,7 @@ def fitted(*spaces: Any, agent: type[ExaAgent], **options: Any) -> SpaceAdapter:
         action_kind=agent.action_kind,
         factors=agent.factors_actions,
         masks=agent.respects_masks,
+        mixed=agent.mixes_actions,
         **options,
     )
 

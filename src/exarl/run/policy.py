@@ -12,6 +12,7 @@ import numpy as np
 from exarl.agents.base import ExaAgent
 from exarl.config import Configuration, Declared
 from exarl.envs.base import Space
+from exarl.envs.joined import unflattened
 from exarl.envs.layout import Flattened
 from exarl.envs.masks import KEY, SEEN, own_space
 from exarl.envs.space_json import space_from_json
@@ -161,7 +162,7 @@ def load(
     except LookupError:
         configuration = configure_again(directory, trust=trust)
         env, _ = build_env(configuration)
-        own = env.observation_space, env.action_space
+        own = env.observation_space, unflattened(env.action_space)
         env.close()
     return policy_of(directory, configuration, own, checkpoint=checkpoint, best=best)
 

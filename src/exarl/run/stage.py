@@ -13,6 +13,7 @@ from exarl.config import Configuration
 from exarl.envs import group
 from exarl.envs.base import Env, Space
 from exarl.envs.episode import Episode
+from exarl.envs.joined import unflattened
 from exarl.envs.spaces import as_given
 from exarl.errors import ConfigError
 from exarl.learning.exploration import EVALUATION
@@ -53,12 +54,13 @@ class Stage:
         self._channel = mpi.Channel(comm) if comm is not None else None
         self._shared = mpi.Channel(own) if own is not None and self._members > 1 else None
         self.env, limit = build_env(configuration, own, **options)
-        self.spaces: tuple[Space, Space] = self.env.observation_space, self.env.action_space
+        given = self.env.action_space  # which has no parts where actions travel
+        self.spaces: tuple[Space, Space] = self.env.observation_space, unflattened(given)
         if self._shared is not None and not self._member:
             self.env = group.join(self.env, self._shared, 0)
         self._episode = Episode(
             self.env,
-            as_given(learner.env, self.spaces[0]),
+            as_given(learner.env, self.spaces[0], given),
             learner.n_steps or limit,
             learner.seed,
             0,
