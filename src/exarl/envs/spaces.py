@@ -74,6 +74,16 @@ def action_values(adapter: SpaceAdapter, space: Space) -> np.ndarray | None:
     return np.array([flat(adapter.decode(index)) for index in range(count)], np.float32)
 
 
+def factor_values(adapter: SpaceAdapter, space: Space) -> np.ndarray | None:
+    """What the environment takes for each index of each factor [factors, most]; None where there are
+    no factors."""
+    if not adapter.spec.choices:
+        return None
+    joined = JoinedActions.of(space)
+    plain = space if joined is None else joined.plain
+    return None if plain is None else _table(plain, axes_of(plain, adapter.spec.choices))
+
+
 def adapt(
     env_id: str,
     observation_space: Space,
@@ -318,11 +328,17 @@ def axes_of(space: Space, choices: tuple[int, ...]) -> list[np.ndarray]:
 
 def _by_factor(space: Space, axes: list[np.ndarray], xp: Any = np) -> Callable[[Any], Any]:
     """The action of an index for each factor."""
+    values = xp.asarray(_table(space, axes))
+    shape, factors = _shape_of(space), np.arange(len(axes))
+    return lambda indices: values[factors, indices].reshape(shape)
+
+
+def _table(space: Space, axes: list[np.ndarray]) -> np.ndarray:
+    """The values of each factor, [factors, most]."""
     table = np.zeros((len(axes), max(map(len, axes))), space.dtype)
     for row, axis in zip(table, axes, strict=True):
         row[: len(axis)] = axis
-    shape, factors, values = _shape_of(space), np.arange(len(axes)), xp.asarray(table)
-    return lambda indices: values[factors, indices].reshape(shape)
+    return table
 
 
 def _shape_of(space: Space) -> tuple[int, ...]:
