@@ -6,6 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.support.masked import Bandit, Pair, Telling
 from tests.support.separable import Camera, Doors, Flows, Keys, Switches, Valves
@@ -112,6 +113,10 @@ def test_an_image_beside_a_number(tmp_path: Path, agent: dict[str, Any]) -> None
 def test_numbers_and_choices_in_one_action(tmp_path: Path, agent: str, seed: int) -> None:
     """16 is best; a policy that draws at random gets about 9.5."""
     assert reward(tmp_path, env=Valves, seed=seed, **LEARNERS[agent]) > 15
+    policy = exarl.load(next(tmp_path.iterdir()))
+    action = policy.act(np.ones(3, np.float32))
+    assert Valves.action_space.contains(action)
+    assert (action["pump"], *action["locks"][0]) == (3, 1, 1)
 
 
 PARTS: dict[str, tuple[type[Keys], dict[str, Any]]] = {

@@ -128,3 +128,20 @@ class Flows(Keys):
         near = [1 - abs(action[0][0] - self.shown[0]) / 4, 1 - abs(action[1][0] - 4) / 8]
         self.t += 1
         return self._draw(), float(np.mean(near)), self.t == 16, False, {}
+
+
+class Stiff(Valves):
+    """Valves of which one choice of each number, another at each step, is not allowed."""
+
+    forbidden = 0
+
+    def action_masks(self) -> np.ndarray:
+        self.closed = [self.t % 3, self.t % 2, (self.t + 1) % 2]
+        return np.concatenate(
+            [np.arange(n) != closed for n, closed in zip([3, 2, 2], self.closed, strict=True)]
+        )
+
+    def step(self, action: Any) -> Any:
+        given = [action["pump"] - 1, *action["locks"][0]]
+        type(self).forbidden += int(np.sum(np.equal(given, self.closed)))
+        return super().step(action)

@@ -20,6 +20,7 @@ from exarl.envs.base import Env, Space, can_snapshot, described
 from exarl.envs.external.env import Timeouts
 from exarl.envs.guard import close_quietly
 from exarl.envs.isolation import isolate
+from exarl.envs.joined import JoinedActions
 from exarl.envs.measured import Measured, measure
 from exarl.envs.outcome import ContractError, not_finite
 from exarl.envs.registration import asks_for, make_env
@@ -299,7 +300,11 @@ def _isolated(
         except EnvironmentFailure as error:
             return Finding("", False, f"{error}: {_beginning(output)}")
         try:
-            seen = trajectory(other, chosen)
+            joined = JoinedActions.of(env.action_space)
+            there: list[object] = (
+                chosen if joined is None else [joined.together(each) for each in chosen]
+            )
+            seen = trajectory(other, there)
             more = np.median(paces(other, 5 * count)[0])
         finally:
             other.close()

@@ -11,8 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.separable import Doors, Flows, Valves
 
+from exarl.comm.messages import GroupCall, decode
+from exarl.envs.check import check_environment
+from exarl.envs.group import GroupEnv
+from exarl.envs.group import _action as action_in
 from exarl.envs.joined import JoinedActions
 from exarl.envs.layout import Flattened
+from exarl.envs.local import register_local
 from exarl.envs.masks import mask_size
 from exarl.envs.spaces import SpaceAdapter, adapt, as_given, decoder
 from exarl.envs.taken import encoder
@@ -125,7 +130,7 @@ def test_parts_that_are_no_numbers_are_named() -> None:
         adapted(space)
 
 
-@pytest.mark.parametrize("kind", [Valves, Doors, Flows])
+@pytest.mark.parametrize("kind", [Valves, Doors])
 def test_a_compiled_program_decodes_alike(kind: type[Valves]) -> None:
     from jax import jit
     from jax import numpy as jnp
@@ -152,6 +157,31 @@ def test_where_actions_travel_the_environment_gets_their_vector() -> None:
     np.testing.assert_allclose(controller.decode(near.decode(given)), np.rint(vector), atol=1)
 
 
+def test_the_members_of_a_group_get_the_same_action() -> None:
+    sent: list[bytes] = []
+
+    class Recorder:
+        size = 2
+
+        def send(self, message: Any, *_: Any) -> None:
+            sent.append(decode(np.frombuffer(message, np.uint8), GroupCall)[1])
+
+    env = Valves()
+    group = GroupEnv(env, Recorder(), 0)  # type: ignore[arg-type]
+    group.reset(seed=1)
+    action = env.action_space.sample()
+    group.step(action)
+    again = action_in(env.action_space, sent[-1])  # type: ignore[arg-type]
+    assert env.action_space.contains(again)
+    assert same(env.action_space, again, action)
+
+
 def test_a_mask_is_of_the_parts_that_are_chosen() -> None:
     assert mask_size(Valves.action_space) == 7
     assert mask_size(Flows.action_space) is None
+
+
+def test_the_check_of_an_environment_knows_agents_for_it() -> None:
+    found = {each.check: each for each in check_environment(register_local(Valves), {}, steps=20)}
+    assert "PPO, A2C and A3C see" in found["spaces"].detail
+    assert [name for name, each in found.items() if each.passed is False] == []
