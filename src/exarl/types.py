@@ -98,7 +98,7 @@ class EnvSpec:
 
     ``n_actions`` counts the actions of a discrete space and is None for a continuous one, whose
     bounds are then ``action_low`` and ``action_high`` (flattened), and for one of several factors,
-    each of which has as many values as ``choices`` says.
+    each of which has as many values as ``choices`` says, or of both (``mixed``).
     """
 
     env_id: str
@@ -116,7 +116,8 @@ class EnvSpec:
     """The environment's own ``observation`` and ``action`` space as JSON (``envs.space_json``), so that
     a policy can be used without the environment; empty where a space has no such form."""
     choices: tuple[int, ...] = ()
-    """Of actions [factors]: how many values each factor has."""
+    """Of actions [factors]: how many values each factor has. Of mixed actions, one float vector of
+    continuous numbers and then factors, of the latter."""
     parts: tuple[ObservationPart, ...] = ()
     """Of an observation whose parts are not all seen alike; empty where it is seen as one array. Such
     an observation is a vector, or with stacked frames [frames, size]."""
@@ -124,12 +125,23 @@ class EnvSpec:
     @property
     def discrete(self) -> bool:
         """Whether actions are chosen from a list, or from one for each factor."""
-        return self.n_actions is not None or bool(self.choices)
+        return self.n_actions is not None or (bool(self.choices) and not self.mixed)
+
+    @cached_property
+    def numbers(self) -> int:
+        """How many numbers of an action are continuous."""
+        return 0 if self.n_actions is not None else math.prod(self.action.shape) - len(self.choices)
+
+    @cached_property
+    def mixed(self) -> bool:
+        """Whether an action has continuous numbers and factors."""
+        return bool(self.choices) and self.numbers > 0
 
     @property
     def action_size(self) -> int:
-        """Actions to choose from, those of all factors together, or dimensions of a continuous one."""
-        return self.n_actions or sum(self.choices) or math.prod(self.action.shape)
+        """Actions to choose from, those of all factors together, or dimensions of a continuous one; of
+        mixed actions the sum of both."""
+        return self.n_actions or self.numbers + sum(self.choices)
 
     @cached_property
     def mask(self) -> ObservationPart | None:

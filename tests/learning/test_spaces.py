@@ -6,9 +6,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.support.masked import Bandit, Pair, Telling
-from tests.support.separable import Camera, Keys, Switches
+from tests.support.separable import Camera, Doors, Flows, Keys, Switches, Valves
 
 import exarl
 
@@ -105,3 +106,29 @@ def test_an_image_beside_a_number(tmp_path: Path, agent: dict[str, Any]) -> None
     """16 is the best policy, 8 one that sees only one of the two."""
     settings = {**agent, **IMAGES, "hidden": [32], "total_steps": 5_000}
     assert reward(tmp_path, env=Camera, drop_observations="mission", **settings) > 13
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("agent", ["PPO", "A2C"])
+def test_numbers_and_choices_in_one_action(tmp_path: Path, agent: str, seed: int) -> None:
+    """16 is best; a policy that draws at random gets about 9.5."""
+    assert reward(tmp_path, env=Valves, seed=seed, **LEARNERS[agent]) > 15
+    policy = exarl.load(next(tmp_path.iterdir()))
+    action = policy.act(np.ones(3, np.float32))
+    assert Valves.action_space.contains(action)
+    assert (action["pump"], *action["locks"][0]) == (3, 1, 1)
+
+
+PARTS: dict[str, tuple[type[Keys], dict[str, Any]]] = {
+    "DQN": (Doors, LEARNERS["DQN"]),
+    "PPO, LSTM": (Valves, {**LEARNERS["PPO"], "model_type": "LSTM", "units": 16}),
+    "TD3": (Flows, {"agent": "TD3-v0", "total_steps": 3_000, "learning_starts": 500}),
+    "SAC": (Flows, {"agent": "SAC-v0", "total_steps": 3_000, "learning_starts": 500}),
+}
+
+
+@pytest.mark.parametrize("case", PARTS)
+def test_actions_of_several_parts(tmp_path: Path, case: str) -> None:
+    """16 is best."""
+    kind, parameters = PARTS[case]
+    assert reward(tmp_path, env=kind, **parameters) > 14

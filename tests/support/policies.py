@@ -10,13 +10,17 @@ from exarl.export.policy import (
     Activation,
     Affine,
     ArgMax,
+    ArgMaxEach,
     Choose,
+    ChooseEach,
     Convolution,
     Function,
     Layer,
     LayerNorm,
     Lstm,
+    Mask,
     Normalise,
+    Pick,
     Policy,
     Round,
     Scale,
@@ -110,6 +114,15 @@ def recurrent() -> Policy:
     return Policy((normalise(rng, 3), *layers), 3, 2)
 
 
+def factored() -> Policy:
+    """Sees five numbers of ten, and chooses three times among what the last seven of them allow."""
+    rng = np.random.default_rng(11)
+    places, counts = np.array([0, 2, 3, 4, 9]), np.array([2, 4, 1])
+    values = rng.normal(size=(3, 4))
+    layers = (Pick(places), *dense(rng, 5, 24, 7), Mask(3, 10), ArgMaxEach(counts))
+    return Policy((*layers, ChooseEach(values)), 10, 3)
+
+
 POLICIES = {
     policy.__name__: policy
     for policy in (
@@ -122,6 +135,7 @@ POLICIES = {
         normed,
         normed_pictures,
         recurrent,
+        factored,
     )
 }
 

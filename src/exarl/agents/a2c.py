@@ -60,7 +60,7 @@ class A2C(NetworkAgent[A2CConfig]):
     Config = A2CConfig
     defaults = ON_POLICY_DEFAULTS
     action_kind = "any"
-    factors_actions = respects_masks = True
+    factors_actions = respects_masks = mixes_actions = True
     metrics = AdvantageActorCritic.terms
     make_algorithm = staticmethod(make)
 
@@ -87,6 +87,6 @@ class A3C(NetworkAgent[A3CConfig]):
     Config = A3CConfig
     defaults = ON_POLICY_DEFAULTS
     action_kind = "any"
-    factors_actions = respects_masks = True
+    factors_actions = respects_masks = mixes_actions = True
     metrics = AdvantageActorCritic.terms
     make_algorithm = staticmethod(make)

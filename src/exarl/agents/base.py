@@ -66,6 +66,8 @@ class ExaAgent(ABC):
     factors_actions: bool = False
     """Whether it can choose the numbers of an action each by itself (``EnvSpec.choices``), rather than
     one of all combinations."""
+    mixes_actions: bool = False
+    """Whether an action can have continuous numbers and chosen ones (``EnvSpec.mixed``)."""
     respects_masks: bool = False
     """Whether it never chooses an action that the mask of an observation forbids (``EnvSpec.mask``)."""
     recorded: Mapping[str, ArraySpec] = {}

@@ -80,7 +80,8 @@ class ActorCritic(Algorithm[C_co]):
     """A policy and a value; what is missing is the loss.
 
     Discrete actions come from a categorical policy, continuous ones from a Gaussian with one standard
-    deviation for all states. Batches are independent rows [N, ...] or, with memory, [T, N, ...].
+    deviation for all states; of mixed ones, the first outputs are the Gaussian's means. Batches are
+    independent rows [N, ...] or, with memory, [T, N, ...].
     """
 
     recurrent = True
@@ -106,7 +107,7 @@ class ActorCritic(Algorithm[C_co]):
         params = super().init(rng, hyper)
         if self.discrete:
             return params
-        return {**params, "log_std": np.full(self.size, hyper["log_std"], "f4")}
+        return {**params, "log_std": np.full(self.spec.numbers, hyper["log_std"], "f4")}
 
     def acting_params(self, params: Params, target: Params) -> dict[str, Array]:
         return group(params, ("policy", "log_std"))
@@ -124,6 +125,8 @@ class ActorCritic(Algorithm[C_co]):
     ) -> tuple[Array, dict[str, Array], Memory]:
         outputs, after = acting.forward("policy", observations, memory)
         outputs = outputs[:, : self.size]
+        if self.spec.mixed:
+            return *self._act_mixed(xp, acting, outputs, observations, rng), after
         if self.discrete:
             logits = self.among(xp, outputs, observations)
             if rng is None:
@@ -149,6 +152,45 @@ class ActorCritic(Algorithm[C_co]):
         draw = dist.categorical_sample if self.spec.mask is None else dist.sample_among
         return draw(xp, logits, rng.uniform(1)[:, 0])
 
+    def _act_mixed(
+        self,
+        xp: Namespace,
+        acting: Acting,
+        outputs: Array,
+        observations: Array,
+        rng: Noise | None,
+    ) -> tuple[Array, dict[str, Array]]:
+        outputs = self.among(xp, outputs, observations)
+        mean, logits = self._parts(xp, outputs)
+        if rng is None:
+            return self._joined(xp, mean, logits.argmax(-1)), {}
+        log_std = acting.others["log_std"]
+        numbers = mean + xp.exp(log_std) * rng.normal(self.spec.numbers)
+        chosen = dist.sample_among(xp, logits, rng.uniform(len(self.spec.choices)))
+        actions = self._joined(xp, numbers, chosen)
+        log_prob, _ = self._mixed_log_prob_entropy(xp, log_std, outputs, actions)
+        return actions, {"log_prob": log_prob}
+
+    def _joined(self, xp: Namespace, numbers: Array, chosen: Array) -> Array:
+        """Mixed actions [B, numbers + factors]."""
+        return xp.concatenate([numbers.astype(np.float32), chosen.astype(np.float32)], -1)
+
+    def _parts(self, xp: Namespace, outputs: Array) -> tuple[Array, Array]:
+        """Means [..., numbers] and logits [..., factors, choices] in what ``among`` gave."""
+        size = self.spec.numbers
+        logits = dist.among(xp, outputs[..., size:], None, self.spec.choices)
+        return outputs[..., :size], logits
+
+    def among(self, xp: Namespace, outputs: Array, observations: Array) -> Array:
+        """As of every algorithm; of mixed actions [..., A] with the means as they are."""
+        if not self.spec.mixed:
+            return super().among(xp, outputs, observations)
+        if (allowed := self.spec.allowed(observations)) is None:
+            return outputs
+        size = self.spec.numbers
+        logits = dist.among(xp, outputs[..., size:], allowed, ())
+        return xp.concatenate([outputs[..., :size], logits], -1)
+
     # -- learning -----------------------------------------------------------------------------------
 
     @property
@@ -168,7 +210,7 @@ class ActorCritic(Algorithm[C_co]):
         """A block as ``prepare`` takes it."""
         actions = block.actions
         if not self.discrete:
-            actions = actions.reshape(*actions.shape[:2], self.size)
+            actions = actions.reshape(*actions.shape[:2], -1)
         made = {
             "observation": block.observations[:-1],
             "next_observation": block.next_observations(),
@@ -224,8 +266,20 @@ class ActorCritic(Algorithm[C_co]):
             entropy = dist.categorical_entropy(xp, outputs)
             return (chosen.sum(-1), entropy.sum(-1)) if self.spec.choices else (chosen, entropy)
         log_std = params["log_std"]
+        if self.spec.mixed:
+            return self._mixed_log_prob_entropy(xp, log_std, outputs, actions)
         log_prob = dist.gaussian_log_prob(xp, actions, outputs, log_std)
         return log_prob, dist.gaussian_entropy(xp, log_std) + xp.zeros_like(log_prob)
+
+    def _mixed_log_prob_entropy(
+        self, xp: Namespace, log_std: Array, outputs: Array, actions: Array
+    ) -> tuple[Array, Array]:
+        mean, logits = self._parts(xp, outputs)
+        numbers, chosen = actions[..., : self.spec.numbers], actions[..., self.spec.numbers :]
+        of_numbers = dist.gaussian_log_prob(xp, numbers, mean, log_std)
+        of_chosen = select(xp, dist.log_softmax(xp, logits), chosen).sum(-1)
+        entropy = dist.categorical_entropy(xp, logits).sum(-1)
+        return of_numbers + of_chosen, dist.gaussian_entropy(xp, log_std) + entropy
 
     def evaluate(self, xp: Namespace, params: Params, batch: Batch) -> tuple[Array, Array]:
         """The policy's outputs [..., A], of what is allowed (``among``), and the values [...] along a

@@ -18,7 +18,9 @@ from exarl.agents.algorithm import (
 from exarl.export.policy import (
     Affine,
     ArgMax,
+    ArgMaxEach,
     Layer,
+    Mask,
     Normalise,
     Policy,
     Round,
@@ -26,11 +28,12 @@ from exarl.export.policy import (
     ToBox,
     evaluate,
 )
+from exarl.learning.distributions import among
 from exarl.learning.exploration import Streams
 from exarl.learning.normalise import CLIP, normalised
 from exarl.networks import ParamLayout
 from exarl.networks.network import Network
-from exarl.types import Array, Arrays, ArraySpec, Memory, Namespace
+from exarl.types import Array, Arrays, ArraySpec, EnvSpec, Memory, Namespace
 
 if TYPE_CHECKING:
     from exarl.agents.compiled import DeviceForward
@@ -89,8 +92,8 @@ class NetworkPolicy:
         """The greedy policy for other programs; ValueError when the network cannot be exported, or when
         ``act`` does something else than ``greedy`` and ``squashed`` of the algorithm say."""
         algorithm, spec = self._algorithm, self._algorithm.spec
-        if spec.choices:
-            raise ValueError("actions of several factors cannot be exported: use exarl.load")
+        if spec.mixed:
+            raise ValueError("actions of numbers and choices cannot be exported: use exarl.load")
         if (name := changed(type(algorithm), "act", ("greedy", "squashed"))) is not None:
             raise ValueError(
                 f"{name} changes act(): give it greedy and squashed, which say what is exported, or"
@@ -105,11 +108,13 @@ class NetworkPolicy:
         norm = {name: np.asarray(array) for name, array in self.parts["norm"].items()}
         seen = [Normalise(norm["mean"].ravel(), norm["std"].ravel(), CLIP)] if norm else []
         size, inputs = int(np.prod(spec.action.shape)), int(np.prod(spec.observation.shape))
-        squash = [Squash() for _ in range(spec.n_actions is None and algorithm.squashed)]
-        layers: tuple[Layer, ...] = (*seen, *body, *head, *squash)
-        self._compare(Policy(layers, inputs, spec.n_actions or size), norm)
+        squash = [Squash() for _ in range(not spec.discrete and algorithm.squashed)]
+        layers: tuple[Layer, ...] = (*seen, *body, *head, *squash, *_masks(spec))
+        self._compare(Policy(layers, inputs, spec.action_size), norm)
         if spec.n_actions is not None:
             return Policy((*layers, ArgMax()), inputs, 1)
+        if spec.choices:
+            return Policy((*layers, ArgMaxEach(np.array(spec.choices))), inputs, size)
         low, high = np.array(spec.action_low), np.array(spec.action_high)
         bounded = np.isfinite(low).all() and np.isfinite(high).all()
         end: list[Layer] = [ToBox(low, high)] if bounded else []
@@ -126,16 +131,25 @@ class NetworkPolicy:
         )
         rows = seen.reshape(len(seen), 1, -1)  # to a recurrent policy several are one episode
         outputs = np.concatenate([evaluate(policy, row) for row in rows])
-        if algorithm.spec.n_actions is None:
+        if not algorithm.spec.discrete:
             alike = np.allclose(actions.reshape(outputs.shape), outputs, rtol=1e-3, atol=1e-3)
         else:  # of actions that are rated alike, rounding decides
-            chosen = outputs[np.arange(len(outputs)), actions]
-            alike = np.allclose(chosen, outputs.max(1), rtol=1e-3, atol=1e-4)
+            rated = among(np, outputs, None, algorithm.spec.choices)
+            chosen = np.take_along_axis(rated, actions[..., None], -1)[..., 0]
+            alike = np.allclose(chosen, rated.max(-1), rtol=1e-3, atol=1e-4)
         if not alike:
             raise ValueError(
                 f"act() of {type(algorithm).__name__} does not do what its greedy, its squashed and"
                 " the exported() of its network say"
             )
+
+
+def _masks(spec: EnvSpec) -> list[Mask]:
+    """What leaves the allowed actions: the mask of the newest frame, if there is one."""
+    if spec.mask is None:
+        return []
+    newest = int(np.prod(spec.observation.shape)) - spec.observation.shape[-1]
+    return [Mask(newest + spec.mask.place.start, newest + spec.mask.place.stop)]
 
 
 def changed(kind: type, method: str, says: tuple[str, ...]) -> str | None:

@@ -142,7 +142,7 @@ class PPO(NetworkAgent[PPOConfig]):
     Config = PPOConfig
     defaults: ClassVar[Mapping[str, Any]] = {**ON_POLICY_DEFAULTS, "block_steps": 2048}
     action_kind = "any"
-    factors_actions = respects_masks = True
+    factors_actions = respects_masks = mixes_actions = True
     metrics = ProximalPolicy.terms
     needs_vtrace = True
     make_algorithm = staticmethod(make)

@@ -15,7 +15,7 @@ class Random(ExaAgent):
 
     action_kind = "any"
     learns_in_team = True
-    factors_actions = respects_masks = True
+    factors_actions = respects_masks = mixes_actions = True
 
     def __init__(
         self, spec: EnvSpec, config: NoParameters, network: MakeNetwork, seed: int
@@ -30,22 +30,35 @@ class Random(ExaAgent):
         rng: Streams | None = None,
         memory: Arrays | None = None,
     ) -> tuple[np.ndarray, Arrays]:
-        shape = (len(observations), *self.spec.action.shape)
-        size = int(np.prod(self.spec.action.shape))
-        alone = (len(observations), size)
+        spec, rows = self.spec, len(observations)
+        if spec.mixed:
+            numbers, chosen = self._numbers(rows, rng), self._chosen(observations, rng)
+            return np.concatenate([numbers, chosen], 1, dtype=np.float32), {}
+        drawn = self._chosen(observations, rng) if spec.discrete else self._numbers(rows, rng)
+        return drawn.reshape(rows, *spec.action.shape), {}
+
+    def _numbers(self, rows: int, rng: Streams | None) -> np.ndarray:
+        """Continuous numbers of actions, [B, numbers]."""
+        size = self.spec.numbers
         if not self._bounded:
-            normal = self._greedy.standard_normal(alone) if rng is None else rng.normal(size)
-            return normal.reshape(shape).astype(np.float32), {}
-        uniform = self._greedy.random(alone) if rng is None else rng.uniform(size)
-        if (allowed := self.spec.allowed(observations)) is not None:
-            zeros = np.zeros(allowed.shape, np.float32)
-            there = is_allowed(among(np, zeros, allowed, self.spec.choices))
-            drawn = uniform_among(np, there, uniform if self.spec.choices else uniform[:, 0])
-            return np.asarray(drawn), {}
-        if self.spec.discrete:
-            counts = np.array(self.spec.choices or self.spec.n_actions)
-            return (uniform * counts).astype(np.int64).reshape(shape), {}
-        return (2 * uniform - 1).reshape(shape).astype(np.float32), {}
+            normal = self._greedy.standard_normal((rows, size)) if rng is None else rng.normal(size)
+            return normal.astype(np.float32)
+        return (2 * self._uniform(rows, size, rng) - 1).astype(np.float32)
+
+    def _chosen(self, observations: np.ndarray, rng: Streams | None) -> np.ndarray:
+        """Choices [B, factors], or [B, 1] of a single one."""
+        spec = self.spec
+        uniform = self._uniform(len(observations), len(spec.choices) or 1, rng)
+        if (allowed := spec.allowed(observations)) is None:
+            counts = np.array(spec.choices or spec.n_actions)
+            return (uniform * counts).astype(np.int64)
+        zeros = np.zeros(allowed.shape, np.float32)
+        there = is_allowed(among(np, zeros, allowed, spec.choices))
+        drawn = uniform_among(np, there if spec.choices else there[:, None], uniform)
+        return np.asarray(drawn)
+
+    def _uniform(self, rows: int, size: int, rng: Streams | None) -> np.ndarray:
+        return self._greedy.random((rows, size)) if rng is None else rng.uniform(size)
 
     def begin_episode(self, number: int) -> None:
         self._greedy = generator(self.seed, EVALUATION, number)

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from exarl.cli import words as line
 from exarl.cli.targets import check_target
-from exarl.envs.spaces import action_values
+from exarl.envs.spaces import action_values, factor_values
 from exarl.errors import CheckpointError, ConfigError, StorageError
 from exarl.export.c_header import to_c
 from exarl.export.npz import to_npz
 from exarl.export.onnx_graph import load_onnx, to_onnx
-from exarl.export.policy import Choose, Policy
+from exarl.export.policy import Choose, ChooseEach, Policy
 from exarl.records.directory import RunDirectory, expand, open_run, reason
 from exarl.records.replacing import replacing
 from exarl.run.configure import stored_id
@@ -67,6 +67,8 @@ def stored_policy(run: RunDirectory, best: bool, trust: bool = False) -> tuple[i
         raise CheckpointError(f"the policy of {run.path} cannot be exported: {error}") from error
     if (values := action_values(trained.adapter, trained.action_space)) is not None:
         policy = Policy((*policy.layers, Choose(values)), policy.inputs, values.shape[1])
+    if (table := factor_values(trained.adapter, trained.action_space)) is not None:
+        policy = Policy((*policy.layers, ChooseEach(table)), policy.inputs, len(table))
     assert trained.steps is not None
     return trained.steps, policy
 

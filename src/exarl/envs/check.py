@@ -25,6 +25,7 @@ from exarl.envs.measured import Measured, measure
 from exarl.envs.outcome import ContractError, not_finite
 from exarl.envs.registration import asks_for, make_env
 from exarl.envs.spaces import adapt
+from exarl.envs.structured import JoinedActions
 from exarl.envs.watched import Watched, actions, difference, flat, paces, trajectory
 from exarl.errors import ConfigError, EnvironmentFailure
 
@@ -146,10 +147,12 @@ def _gymnasium(env: Env) -> Finding:
 
 
 def _spaces(id: str, env: Env) -> Finding:
-    works = []
+    works: list[str] = []
     refused = ""
     one = members_of(env)[0]
-    for kind in ("discrete", "continuous"):
+    for kind in ("discrete", "continuous", "any"):
+        if kind == "any" and works:
+            break
         try:
             spec = adapt(
                 id,
@@ -160,13 +163,15 @@ def _spaces(id: str, env: Env) -> Finding:
                 max_episode_steps=None,
                 factors=True,
                 masks=True,
+                mixed=kind == "any",
             ).spec
         except ConfigError as error:
             refused = str(error)
             continue
         actions = f"{spec.n_actions} actions" if spec.n_actions else f"actions {spec.action.shape}"
+        who = "PPO, A2C and A3C" if spec.mixed else f"{kind} agents"
         actions += ", of which a mask allows some" if spec.mask else ""
-        works.append(f"{kind} agents see observations {spec.observation.shape}, {actions}")
+        works.append(f"{who} see observations {spec.observation.shape}, {actions}")
     works += [f"{name}: {text}" for name, text in described(env).items() if works]
     if works:
         return Finding("", True, "; ".join(works))
@@ -174,8 +179,8 @@ def _spaces(id: str, env: Env) -> Finding:
         "",
         False,
         f"no agent can use these spaces: {refused}",
-        "actions are a Discrete, MultiDiscrete, MultiBinary or Box; observations one of these, or a"
-        " Dict or Tuple of them",
+        "actions and observations are a Discrete, MultiDiscrete, MultiBinary or Box, or a Dict or Tuple"
+        " of them",
     )
 
 
@@ -297,7 +302,11 @@ def _isolated(
         except EnvironmentFailure as error:
             return Finding("", False, f"{error}: {_beginning(output)}")
         try:
-            seen = trajectory(other, chosen)
+            joined = JoinedActions.of(env.action_space)
+            there: list[object] = (
+                chosen if joined is None else [joined.together(each) for each in chosen]
+            )
+            seen = trajectory(other, there)
             more = np.median(paces(other, 5 * count)[0])
         finally:
             other.close()

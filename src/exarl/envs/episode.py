@@ -135,7 +135,7 @@ class Episode:
             self._encode_action = encoder(self._adapter, self.env.action_space)
         try:
             return self._encode_action(info[TAKEN])
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, LookupError) as error:
             raise self._broken(f"step returned in info an {TAKEN} that is none") from error
 
     def recover(self, error: BaseException) -> None:

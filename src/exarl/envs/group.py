@@ -19,6 +19,7 @@ from exarl.comm.channel import Channel
 from exarl.comm.codec import decode_arrays, encode_arrays
 from exarl.comm.messages import GroupCall, Payload, Tag, decode, encode
 from exarl.envs.base import Env, Info, Space, can_snapshot
+from exarl.envs.structured import JoinedActions
 from exarl.types import Arrays
 
 Compute = Callable[[np.ndarray, Arrays], Arrays]
@@ -36,15 +37,18 @@ class GroupEnv(gymnasium.Env[Any, Any]):
         self.spec = env.unwrapped.spec
         self._channel = channel
         self._slot = slot
+        self._joined = JoinedActions.of(env.action_space)
 
     def reset(self, *, seed: int | None = None, options: Info | None = None) -> tuple[object, Info]:
         self._announce(GroupCall("reset", self._slot, seed))
         return self.inner.reset(seed=seed, options=options)
 
     def step(self, action: object) -> tuple[object, SupportsFloat, bool, bool, Info]:
-        self._announce(
-            GroupCall("step", self._slot), np.asarray(action, self.action_space.dtype).tobytes()
-        )
+        if self._joined is None:
+            array = np.asarray(action, self.action_space.dtype)
+        else:
+            array = self._joined.together(action)
+        self._announce(GroupCall("step", self._slot), array.tobytes())
         return self.inner.step(action)
 
     def render(self) -> Any:
@@ -127,7 +131,9 @@ def dismiss(channel: Channel) -> None:
     channel.send(encode(GroupCall("end")), range(1, channel.size), Tag.GROUP_CALL)
 
 
-def _action(space: Space, payload: np.ndarray) -> int | np.ndarray:
+def _action(space: Space, payload: np.ndarray) -> Any:
+    if (joined := JoinedActions.of(space)) is not None:
+        return joined.apart()(payload.view(np.float64))
     action = payload.view(np.dtype(space.dtype)).reshape(space.shape or ())
     return int(action) if isinstance(space, spaces.Discrete) else action
 

@@ -63,7 +63,7 @@ class VectorLayout:
         """The layout of a Dict or a Tuple; ValueError that names a part which is not of numbers."""
         leaves: list[Leaf] = []
         start = 0
-        for path, part in _parts(space):
+        for path, part in parts_of(space):
             if not _is_numbers(part):
                 kind, where = type(part).__name__, "/".join(map(str, path))
                 drop = f"leave it out with --drop_observations {where}, or " if path else ""
@@ -160,15 +160,16 @@ def _is_numbers(part: Space) -> bool:
         return False
 
 
-def _parts(
+def parts_of(
     space: Space, path: tuple[str | int, ...] = ()
 ) -> Iterator[tuple[tuple[str | int, ...], Space]]:
+    """The parts of a space that have no parts, each with the keys that lead to it."""
     if isinstance(space, spaces.Dict | spaces.Tuple):
         inner: Any = (
             space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
         )
         for key, part in inner:
-            yield from _parts(part, (*path, key))
+            yield from parts_of(part, (*path, key))
     else:
         yield path, space
 

@@ -114,6 +114,9 @@ def mask_size(space: Space) -> int | None:
         return int(space.nvec.sum())
     if isinstance(space, spaces.MultiBinary):
         return 2 * int(np.prod(space.shape))
+    if isinstance(space, spaces.Dict | spaces.Tuple):  # of the parts that are chosen
+        parts = space.spaces.values() if isinstance(space, spaces.Dict) else space.spaces
+        return sum(mask_size(part) or 0 for part in parts) or None
     return None
 
 

@@ -9,15 +9,20 @@ from typing import Any
 import numpy as np
 
 from exarl.export.policy import (
+    FORBIDDEN,
     Activation,
     Affine,
     ArgMax,
+    ArgMaxEach,
     Choose,
+    ChooseEach,
     Convolution,
     Layer,
     LayerNorm,
     Lstm,
+    Mask,
     Normalise,
+    Pick,
     Policy,
     Round,
     Scale,
@@ -141,6 +146,33 @@ for (int i = 1; i < {n_in}; i++)
 _CHOOSE = """\
 for (int i = 0; i < {n_out}; i++)
     {y}[i] = {name}_values{k}[(int){x}[0] * {n_out} + i];
+"""
+
+
+_MASK = """\
+for (int i = 0; i < {n_in}; i++)
+    {y}[i] = observation[{start} + i] > 0.0f ? {x}[i] : {forbidden};
+"""
+
+_PICK = """\
+for (int i = 0; i < {n_out}; i++)
+    {y}[i] = {x}[(int){name}_places{k}[i]];
+"""
+
+_ARGMAX_EACH = """\
+for (int j = 0, first = 0; j < {n_out}; j++) {{
+    int count = (int){name}_counts{k}[j], best = 0;
+    for (int i = 1; i < count; i++)
+        if ({x}[first + i] > {x}[first + best])
+            best = i;
+    {y}[j] = (float)best;
+    first += count;
+}}
+"""
+
+_CHOOSE_EACH = """\
+for (int i = 0; i < {n_in}; i++)
+    {y}[i] = {name}_values{k}[i * {most} + (int){x}[i]];
 """
 
 
@@ -290,6 +322,14 @@ def _code(layer: Layer, values: dict[str, Any]) -> str:
             return _ARGMAX.format(**values)
         case Choose():
             return _CHOOSE.format(**values)
+        case Pick():
+            return _PICK.format(**values)
+        case Mask():
+            return _MASK.format(**values, start=layer.start, forbidden=_literal(FORBIDDEN))
+        case ArgMaxEach():
+            return _ARGMAX_EACH.format(**values)
+        case ChooseEach():
+            return _CHOOSE_EACH.format(**values, most=layer.values.shape[1])
         case _:
             value = _elementwise(layer, values["name"], f"{values['x']}[i]", values["k"])
             return _ELEMENTWISE.format(**values, value=value)

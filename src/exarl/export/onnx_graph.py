@@ -9,15 +9,20 @@ import numpy as np
 
 from exarl.errors import ConfigError, install
 from exarl.export.policy import (
+    FORBIDDEN,
     Activation,
     Affine,
     ArgMax,
+    ArgMaxEach,
     Choose,
+    ChooseEach,
     Convolution,
     Layer,
     LayerNorm,
     Lstm,
+    Mask,
     Normalise,
+    Pick,
     Policy,
     Round,
     Scale,
@@ -80,16 +85,36 @@ def _add(graph: _Graph, layer: Layer, x: str, number: int) -> str:
         case Lstm():
             return _lstm(graph, layer, x, number)
         case ArgMax():
-            return graph.op("Cast", graph.op("ArgMax", x, axis=1, keepdims=1), to=1)  # float
+            return _index(graph, x)
         case Choose():
             index = graph.op("Cast", graph.op("Reshape", x, np.array([-1])), to=7)  # int64
             return graph.op("Gather", layer.values, index, axis=0)
+        case Pick():
+            return graph.op("Gather", x, layer.places.astype(int), axis=1)
+        case Mask():
+            places = np.arange(layer.start, layer.stop)
+            mask = graph.op("Gather", "observation", places, axis=1)
+            return graph.op("Where", graph.op("Greater", mask, 0.0), x, FORBIDDEN)
+        case ArgMaxEach():
+            counts = layer.counts.astype(int)
+            parts = np.split(np.arange(counts.sum()), np.cumsum(counts)[:-1])
+            found = [_index(graph, graph.op("Gather", x, part, axis=1)) for part in parts]
+            return graph.op("Concat", *found, axis=1)
+        case ChooseEach():
+            row = np.arange(len(layer.values)) * layer.values.shape[1]
+            index = graph.op("Add", graph.op("Cast", x, to=7), row)
+            return graph.op("Gather", layer.values.ravel(), index, axis=0)
         case ToBox():
             moved = graph.op("Mul", graph.op("Add", x, 1.0), 0.5 * (layer.high - layer.low))
             moved = graph.op("Add", moved, layer.low)
             return graph.op("Min", graph.op("Max", moved, layer.low), layer.high)
         case Round():
             return graph.op("Round", x)
+
+
+def _index(graph: _Graph, x: str) -> str:
+    """The index of the largest value, as a float."""
+    return graph.op("Cast", graph.op("ArgMax", x, axis=1, keepdims=1), to=1)
 
 
 def _convolution(graph: _Graph, layer: Convolution, x: str) -> str:

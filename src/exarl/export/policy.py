@@ -7,6 +7,9 @@ from typing import Literal, get_args
 
 import numpy as np
 
+FORBIDDEN = -1e9
+"""What is not allowed is rated so."""
+
 
 @dataclass(frozen=True)
 class Affine:
@@ -89,6 +92,36 @@ class Choose:
 
 
 @dataclass(frozen=True)
+class Pick:
+    """The values at these places."""
+
+    places: np.ndarray  # [out], whole numbers
+
+
+@dataclass(frozen=True)
+class Mask:
+    """x where the policy's observation, from ``start`` to before ``stop``, is above 0: allowed; else
+    ``FORBIDDEN``."""
+
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True)
+class ArgMaxEach:
+    """Of so many values in a row each the index of the largest, the first of equals."""
+
+    counts: np.ndarray  # [out], whole numbers
+
+
+@dataclass(frozen=True)
+class ChooseEach:
+    """Value x[i] of row i: what the environment takes for the index of each factor."""
+
+    values: np.ndarray  # [factors, most]
+
+
+@dataclass(frozen=True)
 class Squash:
     """tanh."""
 
@@ -116,6 +149,10 @@ Layer = (
     | Lstm
     | ArgMax
     | Choose
+    | Pick
+    | Mask
+    | ArgMaxEach
+    | ChooseEach
     | Squash
     | ToBox
     | Round
@@ -163,12 +200,13 @@ def evaluate(policy: Policy, observations: np.ndarray) -> np.ndarray:
     x = np.asarray(observations, np.float32)
     if x.ndim != 2 or x.shape[1] != policy.inputs:
         raise ValueError(f"observations are [N, {policy.inputs}], not {x.shape}")
+    seen = x
     for layer in policy.layers:
-        x = _apply(layer, x).astype(np.float32, copy=False)
+        x = _apply(layer, x, seen).astype(np.float32, copy=False)
     return x
 
 
-def _apply(layer: Layer, x: np.ndarray) -> np.ndarray:
+def _apply(layer: Layer, x: np.ndarray, seen: np.ndarray) -> np.ndarray:
     match layer:
         case Affine():
             return x @ layer.weight + layer.bias
@@ -195,6 +233,16 @@ def _apply(layer: Layer, x: np.ndarray) -> np.ndarray:
             return x.argmax(1, keepdims=True)
         case Choose():
             return layer.values[x[:, 0].astype(int)]
+        case Pick():
+            return x[:, layer.places.astype(int)]
+        case Mask():
+            allowed = seen[:, layer.start : layer.stop] > 0
+            return np.where(allowed, x, FORBIDDEN)
+        case ArgMaxEach():
+            parts = np.split(x, np.cumsum(layer.counts)[:-1].astype(int), 1)
+            return np.stack([part.argmax(1) for part in parts], 1)
+        case ChooseEach():
+            return layer.values[np.arange(x.shape[1]), x.astype(int)]
         case ToBox():
             moved = layer.low + (x + 1) * (0.5 * (layer.high - layer.low))
             return np.clip(moved, layer.low, layer.high)
@@ -257,6 +305,16 @@ def _size_after(layer: Layer, size: int) -> int:
             given = 1
         case Choose(values=values):
             taken, given = 1, values.shape[1]
+        case Mask(start=start, stop=stop):
+            taken = given = stop - start
+        case Pick(places=places):
+            given = len(places)
+            if places.min() < 0 or places.max() >= size:
+                raise ValueError(f"picks places beyond {size} values")
+        case ArgMaxEach(counts=counts):
+            taken, given = int(counts.sum()), len(counts)
+        case ChooseEach(values=values):
+            taken = given = len(values)
     if taken != size or given < 1:
         raise ValueError(f"takes {taken} values and gives {given}, but there are {size}")
     for name, shape in shapes.items():

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from exarl.errors import ConfigError
-from exarl.export.policy import Layer
+from exarl.export.policy import Layer, Pick
 from exarl.networks.network import Network
 from exarl.types import Array, Arrays, ArraySpec, EnvSpec, Namespace, ObservationPart, Params
 
@@ -34,6 +34,7 @@ class Parted:
     seen: tuple[ObservationPart, ...]  # joined as the observation of ``inner``
     joining: tuple[ObservationPart, ...]  # its extra inputs
     image: bool  # whether it sees images as images
+    shape: tuple[int, ...]  # of observations
 
     @classmethod
     def of(
@@ -54,7 +55,9 @@ class Parted:
             seen = tuple(part for part in parts if part.kind != "mask")
             size = sum(math.prod(part.shape) for part in seen)
             spec = ArraySpec((*frames, size), observation.dtype)
-            return cls(_made(kind, config, spec, outputs, extra), seen, (), image=False)
+            return cls(
+                _made(kind, config, spec, outputs, extra), seen, (), False, observation.shape
+            )
         sides = {part.shape[:2] for part in images}
         if len(sides) > 1:
             listed = ", ".join(f"{part.name} {part.shape}" for part in images)
@@ -65,7 +68,13 @@ class Parted:
         channels = sum(math.prod(part.shape[2:]) for part in images)
         spec = ArraySpec((*frames, *sides.pop(), channels), observation.dtype)
         beside = math.prod(frames) * sum(math.prod(part.shape) for part in numbers)
-        return cls(_made(kind, config, spec, outputs, beside + extra), images, numbers, image=True)
+        return cls(
+            _made(kind, config, spec, outputs, beside + extra),
+            images,
+            numbers,
+            True,
+            observation.shape,
+        )
 
     def init(self, rng: np.random.Generator) -> Arrays:
         return self.inner.init(rng)
@@ -79,10 +88,16 @@ class Parted:
         return self.inner.apply(xp, params, seen, *more)
 
     def exported(self, params: Arrays) -> tuple[Layer, ...]:
-        """ValueError: exported policies take whole observations and choose from all actions."""
-        raise ValueError(
-            "its observations have parts of several kinds (images, a mask): use exarl.load"
-        )
+        """The layers of what it sees; ValueError where images and numbers go different ways."""
+        if self.image or any(part.kind == "image" for part in self.seen):
+            raise ValueError("its observations have images beside other parts: use exarl.load")
+        size = self.shape[-1]
+        seen = np.concatenate([np.arange(size)[place] for place in self._places])
+        starts = size * np.arange(math.prod(self.shape[:-1]))[:, None]
+        inner: Any = self.inner
+        if not hasattr(inner, "exported"):
+            raise ValueError(f"{type(inner).__name__} has no exported()")
+        return Pick((starts + seen).ravel()), *inner.exported(params)
 
     @property
     def memory(self) -> Mapping[str, ArraySpec]:

@@ -176,7 +176,8 @@ def made_for(learner: LearnerConfig, model: Mapping[str, object], spec: EnvSpec)
     """
     action = _form(spec.action) if spec.n_actions is None else f"one of {spec.n_actions}"
     if spec.choices:
-        action = " and ".join(f"one of {count}" for count in spec.choices)
+        numbers = [f"{spec.numbers} numbers"] if spec.mixed else []
+        action = " and ".join([*numbers, *(f"one of {count}" for count in spec.choices)])
     return {
         "agent": learner.agent,
         "model_type": learner.model_type,

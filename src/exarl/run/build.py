@@ -24,10 +24,10 @@ from exarl.envs.external.env import Timeouts
 from exarl.envs.guard import Guard, close_quietly
 from exarl.envs.isolation import isolate
 from exarl.envs.joint import joint_of, members_of
-from exarl.envs.layout import Flattened
 from exarl.envs.registration import asks_for
 from exarl.envs.space_json import space_to_json
 from exarl.envs.spaces import SpaceAdapter, adapt
+from exarl.envs.structured import unflattened
 from exarl.errors import ConfigError
 from exarl.learning.exploration import EVALUATION
 from exarl.networks.parted import network_of
@@ -157,8 +157,8 @@ def adapter_for(
 def written(seen: Space, acted: Space) -> dict[str, Any]:
     """The spaces as ``EnvSpec.spaces`` has them; empty where one of them has no such form."""
     try:
-        own = seen.original if isinstance(seen, Flattened) else seen
-        return {"observation": space_to_json(own), "action": space_to_json(acted)}
+        own, given = unflattened(seen), unflattened(acted)
+        return {"observation": space_to_json(own), "action": space_to_json(given)}
     except ValueError:
         return {}
 
@@ -170,6 +170,7 @@ def fitted(*spaces: Any, agent: type[ExaAgent], **options: Any) -> SpaceAdapter:
         action_kind=agent.action_kind,
         factors=agent.factors_actions,
         masks=agent.respects_masks,
+        mixed=agent.mixes_actions,
         **options,
     )
 

@@ -17,6 +17,7 @@ from exarl.envs.layout import Flattened
 from exarl.envs.masks import KEY, SEEN, own_space
 from exarl.envs.space_json import space_from_json
 from exarl.envs.spaces import SpaceAdapter
+from exarl.envs.structured import unflattened
 from exarl.errors import CheckpointError, ConfigError
 from exarl.records.checkpoint import (
     check_made_for,
@@ -164,7 +165,7 @@ def load(
         configuration = configure_again(directory, trust=trust)
         whole, _ = build_env(configuration)
         env = members_of(whole)[0]
-        own = env.observation_space, env.action_space
+        own = env.observation_space, unflattened(env.action_space)
         env.close()
     return policy_of(directory, configuration, own, checkpoint=checkpoint, best=best)
 

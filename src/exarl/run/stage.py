@@ -16,6 +16,7 @@ from exarl.envs.base import Env, Space
 from exarl.envs.episode import Episode
 from exarl.envs.joint import members_of
 from exarl.envs.spaces import as_given
+from exarl.envs.structured import unflattened
 from exarl.errors import ConfigError
 from exarl.learning.exploration import EVALUATION
 from exarl.run.build import build_env, build_guard, whole_episode
@@ -56,13 +57,14 @@ class Stage:
         self._shared = mpi.Channel(own) if own is not None and self._members > 1 else None
         self.env, limit = build_env(configuration, own, **options)
         member = members_of(self.env)[0]
-        self.spaces: tuple[Space, Space] = member.observation_space, member.action_space
+        given = member.action_space  # which has no parts where actions travel
+        self.spaces: tuple[Space, Space] = member.observation_space, unflattened(given)
         if self._shared is not None and not self._member:
             self.env = group.join(self.env, self._shared, 0)
         guard = build_guard(configuration, **options) if self._shared is None else None
         make = partial(
             Episode,
-            adapter=as_given(learner.env, self.spaces[0]),
+            adapter=as_given(learner.env, self.spaces[0], given),
             limit=learner.n_steps or limit,
             seed=learner.seed,
             env_id=0,

@@ -8,13 +8,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gymnasium import spaces
 from support.learning import continuous_spec, discrete_spec, make_agent
 
+from exarl.agents.a2c import A2C
 from exarl.agents.dqn import DQN, DeepQ, DQNConfig
 from exarl.agents.sac import SAC, SoftActorCritic
 from exarl.agents.sac import make as make_sac
+from exarl.envs.masks import KEY
+from exarl.envs.spaces import adapt
 from exarl.export import evaluate
 from exarl.networks.mlp import MLP, MLPConfig
+from exarl.networks.parted import network_of
 from exarl.types import ArraySpec
 
 DISCRETE, CONTINUOUS = discrete_spec((3,), 4), continuous_spec((3,), 2)
@@ -136,3 +141,46 @@ def test_actions_of_a_box_of_integers_are_exported_rounded() -> None:
     seen = np.random.default_rng(0).normal(size=(50, 3)).astype(np.float32)
     expected = np.rint((agent.action(seen)[0] + 1) / 2 * np.float32([7, 100]))
     np.testing.assert_array_equal(evaluate(agent.exported(), seen), expected)
+
+
+BOXES = spaces.Box(-1, 1, (3,))
+MASKED = {
+    "masked": (spaces.Discrete(4), 4),
+    "masked factors": (spaces.MultiDiscrete([3, 2, 4]), 9),
+    "factors": (spaces.MultiBinary(12), 0),
+}
+
+
+@pytest.mark.parametrize("case", MASKED)
+@pytest.mark.parametrize("frames", [1, 2])
+@pytest.mark.parametrize(
+    ("kind", "config"),
+    [(DQN, {"dueling": True}), (A2C, {}), (A2C, {"normalize_observations": True})],
+)
+def test_factors_and_masks_are_exported(
+    case: str, frames: int, kind: type[Any], config: dict[str, Any]
+) -> None:
+    space, entries = MASKED[case]
+    mask = {KEY: spaces.MultiBinary(entries)} if entries else {}
+    seen = spaces.Dict([("before", BOXES), *mask.items(), ("x", BOXES)])
+    adapter = adapt(
+        "E",
+        seen,
+        space,
+        action_kind="discrete",
+        nactions=5,
+        max_episode_steps=None,
+        frames=frames,
+        factors=True,
+        masks=True,
+    )
+    network: Any = partial(network_of(adapter.spec, MLP), MLPConfig((8,)), adapter.spec.observation)
+    agent = kind(adapter.spec, kind.Config(**config), network, 0)
+    rng, shape = np.random.default_rng(1), adapter.spec.observation.shape
+    rows = rng.normal(size=(200, *shape)).astype(np.float32)
+    if entries:
+        rows[..., 3 : 3 + entries] = rng.integers(0, 2, (200, *shape[:-1], entries))
+    policy, expected = agent.exported(), agent.action(rows)[0]
+    found = evaluate(policy, rows.reshape(200, -1))
+    np.testing.assert_array_equal(found, expected.reshape(found.shape))
+    assert len(np.unique(found, axis=0)) > 1

@@ -97,7 +97,7 @@ def test_spaces_no_agent_can_use_are_a_failure() -> None:
     class Wordy(Constant):
         def __init__(self) -> None:
             super().__init__()
-            self.action_space = gymnasium.spaces.Tuple([gymnasium.spaces.Discrete(2)])
+            self.action_space = gymnasium.spaces.Tuple([gymnasium.spaces.Text(2)])
 
     assert "spaces" in failed(checked(Wordy))
 

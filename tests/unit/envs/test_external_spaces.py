@@ -71,7 +71,6 @@ def test_a_mixed_observation_is_flattened() -> None:
 @pytest.mark.parametrize(
     "space",
     [
-        spaces.Dict(a=spaces.Box(-1, 1, (2,)), b=spaces.Discrete(3)),
         spaces.Text(5),
         spaces.Sequence(spaces.Discrete(2)),
     ],

@@ -176,7 +176,7 @@ def test_a_guarded_environment_names_them_too() -> None:
 
 @pytest.mark.parametrize("kind", ["discrete", "continuous", "any"])
 @pytest.mark.parametrize(
-    "space", [spaces.Dict(a=spaces.Discrete(2)), spaces.Tuple([spaces.Discrete(2)])]
+    "space", [spaces.Dict(a=spaces.Text(2)), spaces.Sequence(spaces.Discrete(2))]
 )
 def test_a_refusal_of_actions_says_what_is_supported(kind: str, space: spaces.Space[Any]) -> None:
     with pytest.raises(

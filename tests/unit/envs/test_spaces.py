@@ -192,7 +192,7 @@ def test_unbounded_boxes_cannot_be_discretised(space: spaces.Box) -> None:
 
 def test_action_spaces_of_other_kinds_are_refused() -> None:
     with pytest.raises(ConfigError, match="supported are Discrete"):
-        adapted(action=spaces.Tuple([spaces.Discrete(2)]))
+        adapted(action=spaces.Text(2))
     with pytest.raises(ConfigError, match="continuous actions"):
         adapted(action=spaces.Discrete(2), kind="continuous")
 

@@ -28,7 +28,7 @@ from exarl.envs.external.protocol import (
     seed_array,
 )
 from exarl.envs.external.shared_memory import SharedMemory
-from exarl.envs.external.spaces import as_said, check_value, port, read_spaces
+from exarl.envs.external.spaces import actions_as_said, as_said, check_value, port, read_spaces
 from exarl.errors import ConfigError, EnvironmentFailure
 from exarl.types import Arrays
 
@@ -190,6 +190,7 @@ class ClientEnv(ExaEnv):
             observation, action = read_spaces(message)
             self._extras, self._description = read_extras(message)
             observation = as_said(observation, self._description.observation)
+            action = actions_as_said(action, self._description.action)
         except ProtocolError as error:
             raise self._broken(str(error)) from error
         known = getattr(self, "observation_space", None), getattr(self, "action_space", None)

@@ -225,7 +225,7 @@ static int exarl_tell_(exarl_client *client, const void *observation, int termin
         layouts[2] = &number;
         layouts[3] = &two;
         data[0] = client->taken;
-        data[1] = observation;
+        data[1] = exarl_seen_(env, observation);
         data[2] = &client->reward;
         data[3] = ends;
         exarl_answer_(env, 22, 4, layouts, data);

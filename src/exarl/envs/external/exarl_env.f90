@@ -109,6 +109,23 @@ module exarl_env
       integer(c_int) :: error
     end function
 
+    ! Say, before the first exarl_wait and after what observations and actions are, that only some of the
+    ! discrete actions may be allowed.
+    function exarl_offer_mask(env) bind(c) result(error)
+      import :: c_int, c_ptr
+      type(c_ptr), value :: env
+      integer(c_int) :: error
+    end function
+
+    ! Say which of the n actions are allowed after the next observation: those that are not 0.
+    function exarl_action_mask(env, mask, n) bind(c) result(error)
+      import :: c_int, c_ptr
+      type(c_ptr), value :: env
+      integer(c_int), intent(in) :: mask(*)
+      integer(c_int), value :: n
+      integer(c_int) :: error
+    end function
+
     ! Say, before the first exarl_wait, that this program can save and restore a running episode.
     subroutine exarl_offer_state(env) bind(c)
       import :: c_ptr

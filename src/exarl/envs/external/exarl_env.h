@@ -22,7 +22,8 @@
  *                               else { memcpy(&state, exarl_state_bytes(env), sizeof state);
  *                                      exarl_done(env); } break;
  *
- * exarl_info(env, "name", number) adds a number to the answer that follows.
+ * exarl_info(env, "name", number) adds a number to the answer that follows. A program in which only some
+ * actions are allowed calls exarl_offer_mask before the loop, and exarl_action_mask before an answer.
  *
  * In an MPI program rank 0 alone does this, and broadcasts what it was asked. All functions are
  * static; define EXARL_EXTERN before including the header in one file to have them as symbols for
@@ -100,6 +101,9 @@ typedef struct exarl_env {
     size_t name_bytes;
     double values[EXARL_MAX_INFO];
     char names[EXARL_MAX_NAMES];
+    double *seen;            /* with masks: an observation and its mask, as they travel */
+    int numbers, choices;    /* how many values of each */
+    char *parts;             /* what these parts are, as JSON */
 } exarl_env;
 
 /* -- small things ------------------------------------------------------------------------------- */
@@ -294,6 +298,8 @@ EXARL_API void exarl_close(exarl_env *env)
     free(env->action.second);
     free(env->buffer);
     free(env->about);
+    free(env->seen);
+    free(env->parts);
     free(env);
 }
 
@@ -349,8 +355,18 @@ EXARL_API int exarl_fail(exarl_env *env, const char *text)
     return exarl_send_(env, 8, 2, layouts, data);
 }
 
+/* An observation in the form in which it travels. */
+static const void *exarl_seen_(exarl_env *env, const void *observation)
+{
+    if (!env->seen) return observation;
+    memcpy(env->seen, observation, sizeof(double) * (size_t)env->numbers);
+    return env->seen;
+}
+
 static int exarl_describe_(exarl_env *env)
 {
+    char *words = NULL;
+    int failed;
     exarl_layout two = {EXARL_UINT8, 1, {2}}, number = {EXARL_INT64, 0, {0}}, text = {EXARL_UINT8, 1, {2}};
     const exarl_layout *layouts[7];
     const void *data[7];
@@ -372,11 +388,20 @@ static int exarl_describe_(exarl_env *env)
     data[5] = &offered;
     layouts[6] = &text;
     data[6] = "{}";
-    if (env->about) {
-        text.dims[0] = strlen(env->about);
-        data[6] = env->about;
+    if (env->parts && !env->extended) return exarl_complain_("this EXARL knows nothing of masks");
+    if (env->about || env->parts) { /* the first without its last }, the second with it */
+        size_t about = env->about ? strlen(env->about) - 1 : 0, parts = env->parts ? strlen(env->parts) : 0;
+        words = (char *)exarl_memory_(about + parts + 2);
+        if (env->about) memcpy(words, env->about, about);
+        words[about] = env->about ? ',' : '{';
+        if (env->parts) memcpy(words + about + 1, env->parts, parts);
+        else words[about] = '}';
+        text.dims[0] = about + 1 + parts;
+        data[6] = words;
     }
-    return exarl_send_(env, 2, env->extended ? 7 : 5, layouts, data);
+    failed = exarl_send_(env, 2, env->extended ? 7 : 5, layouts, data);
+    free(words);
+    return failed;
 }
 
 /* Send an answer with room for two more arrays, which the numbers of exarl_info take. */
@@ -492,7 +517,7 @@ EXARL_API int exarl_observe(exarl_env *env, const void *observation)
     const exarl_layout *layouts[3];
     const void *data[3];
     layouts[0] = &env->observation.value;
-    data[0] = observation;
+    data[0] = exarl_seen_(env, observation);
     return exarl_answer_(env, 4, 1, layouts, data);
 }
 
@@ -509,7 +534,7 @@ EXARL_API int exarl_result(exarl_env *env, const void *observation, double rewar
     layouts[0] = &env->observation.value;
     layouts[1] = &number;
     layouts[2] = &two;
-    data[0] = observation;
+    data[0] = exarl_seen_(env, observation);
     data[1] = &reward;
     data[2] = ends;
     return exarl_answer_(env, 6, 3, layouts, data);
@@ -555,6 +580,72 @@ EXARL_API void exarl_about(exarl_env *env, const char *name, const char *text)
     memcpy(at, "}}", 3);
     free(env->about);
     env->about = about;
+}
+
+static char *exarl_bounds_(char *at, const char *name, const unsigned char *bounds, int n)
+{
+    at += sprintf(at, ",\"%s\":[", name);
+    for (int i = 0; i < n; i++) {
+        double bound;
+        memcpy(&bound, bounds + 8 * i, 8);
+        if (i) *at++ = ',';
+        if (bound < -1e308 || bound > 1e308) at += sprintf(at, bound < 0 ? "\"-inf\"" : "\"inf\"");
+        else at += sprintf(at, "%.17g", bound);
+    }
+    *at++ = ']';
+    *at = 0;
+    return at;
+}
+
+/* Say, before the first exarl_wait and after what observations and actions are, that only some actions
+ * may be allowed; of exarl_box_observation and exarl_discrete_action. */
+EXARL_API int exarl_offer_mask(exarl_env *env)
+{
+    exarl_space *space = &env->observation;
+    exarl_layout wide = space->value;
+    unsigned char *low = space->first, *high = space->second;
+    int64_t choices = 0;
+    double one = 1;
+    int n = (int)wide.dims[0];
+    char *at;
+    if (env->parts || space->kind != 1 || wide.type != EXARL_FLOAT64 || wide.ndim != 1 || env->action.kind != 2)
+        return exarl_complain_("exarl_offer_mask: once, after a box of observations and discrete actions");
+    memcpy(&choices, env->action.first, 8);
+    env->numbers = n;
+    env->choices = (int)choices;
+    at = env->parts = (char *)exarl_memory_(64 * (size_t)n + 256);
+    at += sprintf(at, "\"observation\":{\"type\":\"Dict\",\"subspaces\":{\"observation\":{\"type\":\"Box\",");
+    at += sprintf(at, "\"dtype\":\"float64\",\"shape\":[%d]", n);
+    at = exarl_bounds_(at, "low", low, n);
+    at = exarl_bounds_(at, "high", high, n);
+    sprintf(at, "},\"action_mask\":{\"type\":\"MultiBinary\",\"n\":%d}}}}", env->choices);
+    wide.dims[0] += (uint64_t)choices;
+    space->first = space->second = NULL; /* kept until they are copied */
+    exarl_set_(space, 1, &wide);
+    memcpy(space->first, low, 8 * (size_t)n);
+    memcpy(space->second, high, 8 * (size_t)n);
+    env->seen = (double *)exarl_memory_(sizeof(double) * (size_t)wide.dims[0]);
+    memset(space->first + 8 * n, 0, 8 * (size_t)choices);
+    for (int i = 0; i < env->choices; i++) {
+        memcpy(space->second + 8 * (n + i), &one, 8);
+        env->seen[n + i] = 1;
+    }
+    free(low);
+    free(high);
+    return 0;
+}
+
+/* Say which of the n actions are allowed after the next observation: those that are not 0, at least one.
+ * It holds until it is said again. */
+EXARL_API int exarl_action_mask(exarl_env *env, const int *mask, int n)
+{
+    int some = 0;
+    if (!env->seen || n != env->choices)
+        return exarl_complain_("exarl_action_mask: after exarl_offer_mask, for all actions");
+    for (int i = 0; i < n; i++) some |= mask[i];
+    if (!some) return exarl_complain_("exarl_action_mask: no action is allowed");
+    for (int i = 0; i < n; i++) env->seen[env->numbers + i] = mask[i] != 0;
+    return 0;
 }
 
 /* Say, before the first exarl_wait, that this program can save and restore a running episode. */

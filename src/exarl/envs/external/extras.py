@@ -39,6 +39,7 @@ class Description(msgspec.Struct, frozen=True):
     render_fps: float | None = None
     about: Mapping[str, str] = {}
     observation: Mapping[str, Any] | None = None  # the space of observations that travel flattened
+    action: Mapping[str, Any] | None = None  # the space of actions that travel as one vector
 
 
 def hello_arrays(wanted: Extra, order: str = "") -> tuple[np.ndarray, ...]:

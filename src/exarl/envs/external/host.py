@@ -187,6 +187,7 @@ class Answering:
             fps,
             described(self.env),
             original(self.env.observation_space),
+            original(self.env.action_space),
         )
         return with_extras(answer, self._extras, description)
 

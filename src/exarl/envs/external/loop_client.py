@@ -36,7 +36,13 @@ from exarl.envs.external.protocol import (
     result_message,
     seed_of,
 )
-from exarl.envs.external.spaces import action_port, check_value, port, spaces_message
+from exarl.envs.external.spaces import (
+    action_port,
+    check_value,
+    original,
+    port,
+    spaces_message,
+)
 from exarl.envs.external.stream import UNIX, Stream, dial
 from exarl.errors import ConfigError, ExarlError
 
@@ -76,7 +82,7 @@ class ExaClient:
         about: Mapping[str, str] | None = None,
     ) -> None:
         self._observation, self._action = port(observation_space), action_port(action_space)
-        self._about = dict(about or {})
+        self._about, self._own_actions = dict(about or {}), original(action_space)
         self._running = self._told = False
         self._owed = 0  # actions that have not come yet
         self._taken: np.ndarray | None = None  # the last action, if it was not EXARL's
@@ -216,7 +222,8 @@ class ExaClient:
             raise ConfigError("a program that owns its loop is used with --env ExaClient-v0")
         answer = spaces_message(self._observation.space, self._action.space, hello.session)
         offered = wanted & (Extra.INFO | Extra.LOOP)
-        self._post(with_extras(answer, offered, Description(about=self._about)))
+        description = Description(about=self._about, action=self._own_actions)
+        self._post(with_extras(answer, offered, description))
 
     def _post(self, message: Message) -> None:
         try:

@@ -18,6 +18,7 @@ from exarl.envs.base import Space
 from exarl.envs.external.protocol import TYPES, Kind, Message, ProtocolError
 from exarl.envs.layout import Flattened, flattener
 from exarl.envs.space_json import space_from_json, space_to_json
+from exarl.envs.structured import CHOSEN, JoinedActions
 
 BOX, DISCRETE, MULTI_DISCRETE = 1, 2, 3
 
@@ -98,16 +99,26 @@ def as_said(space: Space, data: Mapping[str, Any] | None) -> Space:
     raise ProtocolError("SPACES describes observations of another size")
 
 
+def actions_as_said(space: Space, data: Mapping[str, Any] | None) -> Space:
+    """The same for a space of actions, which travel as ``JoinedActions`` has them."""
+    if data is None or not isinstance(space, spaces.Box):
+        return space
+    try:
+        own = space_from_json(data)
+        joined = JoinedActions.of(own)
+    except (ValueError, TypeError, KeyError) as error:
+        raise ProtocolError(f"SPACES with a description that is none: {error}") from error
+    if joined is None or joined.box.shape != space.shape:
+        raise ProtocolError("SPACES describes actions of another size")
+    return Flattened(space, own)
+
+
 def action_port(space: Space) -> Port:
-    """Like ``port``; ValueError also where an agent could not choose a flattened action."""
-    parts = space.spaces if isinstance(space, spaces.Dict | spaces.Tuple) else None
-    if parts is None:
-        simple = spaces.Box | spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary
-        fit = isinstance(space, simple)
-    else:
-        values = parts.values() if isinstance(parts, dict) else parts
-        fit = all(isinstance(part, spaces.Box) for part in values)
-    if not fit:
+    """Like ``port``, but a Dict or a Tuple is the vector of its values, as ``JoinedActions`` has it."""
+    joined = JoinedActions.of(space)
+    if joined is not None:
+        return Port(joined.box, joined.together, joined.apart())
+    if not isinstance(space, (spaces.Box, *CHOSEN)):
         raise ValueError(f"actions of {space} cannot travel")
     return port(space)
 
