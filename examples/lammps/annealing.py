@@ -114,4 +114,33 @@ class Annealing(gymnasium.Env[np.ndarray, np.ndarray]):
         return {"energy": self._lowest, "temperature": self._temperature}
 
 
+def _action(temperature: float) -> np.ndarray:
+    share = (temperature - COLDEST) / (HOTTEST - COLDEST)
+    return np.array([2 * share - 1], np.float32)
+
+
+class Quench:
+    """Always the lowest temperature."""
+
+    def act(self, observation: np.ndarray) -> np.ndarray:
+        return _action(COLDEST)
+
+
+class Constant:
+    """Always the same temperature: by default the best of 0.05, 0.15, 0.25, 0.3, 0.35 and 0.45."""
+
+    def __init__(self, temperature: float = 0.3) -> None:
+        self._temperature = temperature
+
+    def act(self, observation: np.ndarray) -> np.ndarray:
+        return _action(self._temperature)
+
+
+class Cooling:
+    """From the highest temperature to the lowest in equal steps."""
+
+    def act(self, observation: np.ndarray) -> np.ndarray:
+        return _action(HOTTEST - float(observation[5]) * (HOTTEST - COLDEST))
+
+
 gymnasium.register("Annealing-v0", Annealing)

@@ -19,7 +19,7 @@ from typing import Any
 
 import gymnasium
 import pytest
-from support.docs import ALL_PAGES, CLUSTER, ROOT, Snippet, snippets
+from support.docs import ALL_PAGES, ELSEWHERE, ROOT, Snippet, snippets
 
 from exarl.cli import words as line
 from exarl.cli.aliases import modern
@@ -76,7 +76,7 @@ def place(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
     (work / "my_module.py").write_text(MODULE)
     for name in ("my.json", "best.json"):
         (work / name).write_text("{}")
-    for name in ("client", "external", "c_environment", "multi_agent"):
+    for name in ("client", "external", "c_environment", "lammps", "multi_agent"):
         shutil.copytree(ROOT / "examples" / name, work / "examples" / name)
     (work / "src").symlink_to(ROOT / "src")  # as examples/c_environment sees it from where it is
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -105,7 +105,7 @@ def test_every_command_of_a_page(page: Path, place: Path, capfd: Any) -> None:
     if page.is_relative_to(ROOT / "examples"):
         os.chdir(place / page.parent.relative_to(ROOT))
     for block in blocks(page):
-        if block.mark == CLUSTER:
+        if block.mark in ELSEWHERE:
             continue
         for text in block.commands():
             if page.name == "external.md" and text.startswith(COMPILING):

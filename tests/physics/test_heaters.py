@@ -17,6 +17,7 @@ import exarl
 @pytest.fixture(scope="module")
 def heaters() -> Iterator[Any]:
     path = Path(__file__).parents[2] / "examples" / "multi_agent" / "heaters.py"
+    gymnasium.registry.pop("Heaters-v0", None)  # of a test of the page that shows it
     yield runpy.run_path(str(path))
     gymnasium.registry.pop("Heaters-v0", None)
 

@@ -20,7 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 ALL_PAGES = [*PAGES, *sorted(ROOT.glob("docs/*/*.md")), *sorted(ROOT.glob("examples/*/README.md"))]
-CLUSTER = "needs a cluster"
+ELSEWHERE = ("needs a cluster", "needs LAMMPS")
 
 _BLOCK = re.compile(
     r"^(?:<!-- *(?P<mark>[^\n]*?) *-->\n)?```(?P<language>\w*)\n(?P<code>.*?)^```$", re.M | re.S

@@ -24,7 +24,7 @@ class Linear:
 
     Config = registry.agents.load("DQN-v0").Config
     action_kind = "discrete"
-    factors_actions = respects_masks = False
+    factors_actions = respects_masks = mixes_actions = False
 
     @classmethod
     def discrete_bins(cls, config: Any) -> int:
