@@ -25,7 +25,7 @@ PPO: dict[str, Any] = {
     "entropy_scale": 0.01,
     "total_steps": 32_000,
 }
-A2C = {**PPO, "agent": "A2C-v0", "block_steps": 20, "learning_rate": 3e-3, "total_steps": 90_000}
+A2C = {**PPO, "agent": "A2C-v0", "block_steps": 20, "learning_rate": 3e-3, "total_steps": 140_000}
 DQN: dict[str, Any] = {
     "agent": "DQN-v0",
     "envs_per_actor": 4,
