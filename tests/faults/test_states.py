@@ -87,7 +87,7 @@ def test_a_killed_run_is_seen_and_taken_over(tmp_path: Path, procs: int) -> None
 )
 def test_a_rank_that_fails_leaves_the_cause_in_the_summary(tmp_path: Path, workflow: str) -> None:
     path = tmp_path / "runs/run"
-    order = {"folder": str(tmp_path), "fault": "raise", "rank": 2, "at": 400}
+    order = {"folder": str(tmp_path), "fault": "raise", "rank": 2, "at": 100}
     ended = run(train(path, *EASY, "--workflow", workflow, "--procs", 3), subject=order)
     assert ended.code == 1
     summary = summary_of(path)

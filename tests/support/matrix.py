@@ -51,5 +51,6 @@ SMALL_FUSED = {
     "total_steps": 16 * 8 * 4,
     "minibatches": 2,
     "epochs": 2,
+    "learning_rate_fraction": 0,  # as above
 }
 """A program of the fused workflow that several tests use, so that it is compiled once."""
