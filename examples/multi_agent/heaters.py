@@ -7,8 +7,8 @@ The temperature u(x, t) of a rod of length 1 with insulated ends obeys
 
     u_t = DIFFUSION u_xx - LOSS u + sum of power_i shape_i(x)
 
-and shall follow a profile that every episode draws anew. The class has PettingZoo's parallel
-interface, for which PettingZoo is not needed.
+and shall follow a profile that is drawn at the start of each episode. The class has PettingZoo's
+parallel interface, for which PettingZoo is not needed.
 """
 
 from __future__ import annotations

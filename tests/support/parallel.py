@@ -74,7 +74,7 @@ class Kept(Rope):
 
 
 class Reusing(Rope):
-    """The same, with observations that are always the same arrays, written anew."""
+    """The same, with observations that are always the same arrays, overwritten."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -52,7 +52,7 @@ class KeptTelling(Telling):
 
 
 class Risky(gymnasium.Env[Any, Any]):
-    """Ten steps, each with a risk drawn anew that the agent sees. Action 1 pays 1 and costs the risk.
+    """Ten steps, each with a newly drawn risk that the agent sees. Action 1 pays 1 and costs the risk.
 
     Always paid is 10 at a cost of 5. With a cost of at most 1.25 the best is to act below a risk of a
     half, which pays 5.

@@ -59,7 +59,7 @@ class OptimizerConfig:
 
 
 class ScheduleEnd(NamedTuple):
-    """Where a schedule ends: after so many environment steps, or so many updates."""
+    """Where a schedule ends: after a number of environment steps, or of updates."""
 
     what: str
     value: float

@@ -92,7 +92,7 @@ class ProximalPolicy(ActorCritic[PPOConfig]):
         return self.config.epochs * self._minibatches(steps)
 
     def _minibatches(self, steps: int) -> int:
-        """Those of a pass over a block of so many steps."""
+        """Those of a pass over a block of ``steps`` steps."""
         if self.config.minibatches is not None:
             return self.config.minibatches
         return 1 if self.memory else max(1, round(steps / MINIBATCH))

@@ -117,7 +117,7 @@ def load(
 
 
 def is_default(origin: str) -> bool:
-    """Whether a value of this origin is a general default, and nobody's choice."""
+    """Whether a value of this origin is a general default, which no one chose."""
     own = origin.removeprefix(PACKAGED)
     return origin.startswith("default") or (own != origin and not own.startswith("/tuned"))
 

@@ -1,7 +1,8 @@
 """Simulations of several agents, which have PettingZoo's parallel interface.
 
-A ``Joint`` has one agent's environment for each agent, its ``members``: whoever steps environments
-offers every member its action first, and the first member that is stepped moves the simulation.
+A ``Joint`` has one agent's environment for each agent, its ``members``: the code that steps
+environments offers every member its action first, and the first member that is stepped moves the
+simulation.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ class Mask:
 
 @dataclass(frozen=True)
 class ArgMaxEach:
-    """Of so many values in a row each the index of the largest, the first of equals."""
+    """For each run of ``counts`` values the index of the largest, the first of equals."""
 
     counts: np.ndarray  # [out], whole numbers
 

@@ -200,7 +200,7 @@ def filling(procs: int, learners: int, each: int, cores_per_node: int) -> int:
 
 
 def nodes_of(ranks: int, cores_per_node: int) -> int:
-    """The fewest nodes that hold so many ranks, one on each core."""
+    """The fewest nodes that hold ``ranks`` ranks, one on each core."""
     return -(-ranks // cores_per_node)
 
 

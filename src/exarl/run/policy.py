@@ -121,7 +121,7 @@ class TrainedPolicy:
         return [self.adapter.decode(action) for action in chosen]
 
     def _begin(self, rows: int) -> None:
-        """Make the memory of so many environments, unless there is one."""
+        """Make the memory of ``rows`` environments, unless there is one."""
         if self._rows not in (0, rows) and (self.agent.memory or self.adapter.frames > 1):
             raise ValueError(
                 f"the policy remembers {self._rows} environments, not {rows}: call reset() first"

@@ -146,7 +146,7 @@ class Stream:
 
 def dial(address: str, key: bytes | None) -> Stream:
     """Connect to ``unix:PATH``, or with a key to HOST:PORT. OSError when no one listens there,
-    ConfigError when whoever listens has another key."""
+    ConfigError when the listener has another key."""
     peer = _socket(address)
     try:
         peer.connect(_place(address))
