@@ -1,14 +1,15 @@
 """The most blocks a second that one learner of ``async`` can train: its actors need no time at all.
 
     python benchmarks/learner_ceiling.py [--actors 64] [--updates 0.15 0.03] [--agents DQN-v0]
-                                         [--source OTHER/src] [--rounds 3] [--profile]
+                                         [--together 8 1] [--source OTHER/src] [--rounds 3] [--profile]
 
 The learner is the real one (source, pacer, codec, loop, rows of metrics), its actors are a transport in
 the same process that answers every grant with a finished block of 32 steps. Printed are milliseconds
 per block: of wall time, and of CPU time of the learner's thread and of the whole process, which other
-work on the machine changes less. With ``--source`` the package of another checkout is measured in
-turns, in processes of its own, and the ratio is printed. ``--profile`` shows where the time of the
-learner's thread goes.
+work on the machine changes less. What is compared is measured in turns, in processes of its own, and
+the ratio to the first is printed: numbers of blocks that may be trained at once (``--together``), and
+the package of another checkout (``--source``). ``--profile`` shows where the time of the learner's
+thread goes.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ from pathlib import Path
 from typing import Any
 
 STEPS = 32
+WARM = 3000
+"""Blocks before those that are measured: everything is compiled then."""
+KINDS = ("wall", "thread", "process")
 HERE = str(Path(__file__).parents[1] / "src")
 
 
@@ -36,8 +40,9 @@ def main() -> None:
     parser.add_argument("--agents", nargs="+", default=["DQN-v0"])
     parser.add_argument("--actors", type=int, default=64)
     parser.add_argument("--updates", type=float, nargs="+", default=[0.15], help="per step")
-    parser.add_argument("--blocks", type=int, default=4000)
+    parser.add_argument("--blocks", type=int, default=6000, help="measured")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--together", type=int, nargs="+", default=[8], help="blocks in one call")
     parser.add_argument("--source", help="the folder src of another checkout")
     parser.add_argument("--extra", default="{}", help="more parameters, as JSON")
     parser.add_argument("--profile", action="store_true")
@@ -46,35 +51,27 @@ def main() -> None:
     if options.measure:
         print(json.dumps(measure(**json.loads(options.measure))))
         return
-    sources = [HERE, *[options.source] * bool(options.source)]
-    print("agent    updates/step  source  ms per block: wall  learner's thread  process")
+    cases = [(f"{count} at once", HERE, count) for count in options.together]
+    cases += [("other", options.source, 1)] * bool(options.source)
+    print("agent    updates/step  case        ms per block: wall  learner's thread  process")
     for agent in options.agents:
         for updates in options.updates:
-            found: list[list[dict[str, float]]] = [[] for _ in sources]
+            found: list[list[dict[str, float]]] = [[] for _ in cases]
             for _ in range(options.rounds):
-                for source, results in zip(sources, found, strict=True):
-                    words = json.dumps(
-                        {
-                            "agent": agent,
-                            "actors": options.actors,
-                            "updates": updates,
-                            "blocks": options.blocks,
-                            "extra": json.loads(options.extra),
-                            "profile": options.profile,
-                        }
-                    )
-                    results.append(apart(source, words))
-            for name, results in zip(("here", "other"), found, strict=False):
-                ms = [
-                    statistics.median(r[k] for r in results) for k in ("wall", "thread", "process")
-                ]
-                print(f"{agent:8} {updates:12} {name:>7} {ms[0]:19.3f} {ms[1]:17.3f} {ms[2]:8.3f}")
-            if len(found) == 2:
-                ratios = [
-                    statistics.median(b[k] / a[k] for a, b in zip(*found, strict=True))
-                    for k in ("wall", "thread", "process")
-                ]
-                print(f"{'':22}other/here {ratios[0]:17.2f} {ratios[1]:17.2f} {ratios[2]:8.2f}")
+                for (_, source, together), results in zip(cases, found, strict=True):
+                    words = {"agent": agent, "actors": options.actors, "updates": updates}
+                    words |= {"blocks": options.blocks, "extra": json.loads(options.extra)}
+                    words |= {"profile": options.profile, "together": together}
+                    results.append(apart(source, json.dumps(words)))
+            for (name, *_), results in zip(cases, found, strict=True):
+                ms = [statistics.median(r[k] for r in results) for k in KINDS]
+                print(f"{agent:8} {updates:12}  {name:10} {ms[0]:19.3f} {ms[1]:17.3f} {ms[2]:8.3f}")
+            for (name, *_), results in list(zip(cases, found, strict=True))[1:]:
+                pairs = list(zip(found[0], results, strict=True))
+                ratios = [statistics.median(b[k] / a[k] for a, b in pairs) for k in KINDS]
+                print(
+                    f"{'':22} {name} / first {ratios[0]:10.2f} {ratios[1]:17.2f} {ratios[2]:8.2f}"
+                )
 
 
 def apart(source: str, words: str) -> dict[str, float]:
@@ -90,7 +87,13 @@ def apart(source: str, words: str) -> dict[str, float]:
 
 
 def measure(
-    agent: str, actors: int, updates: float, blocks: int, extra: dict[str, Any], profile: bool
+    agent: str,
+    actors: int,
+    updates: float,
+    blocks: int,
+    extra: dict[str, Any],
+    profile: bool,
+    together: int,
 ) -> dict[str, float]:
     from exarl.comm.codec import BlockCodec
     from exarl.comm.layout import Layout, Role
@@ -109,7 +112,7 @@ def measure(
     chosen |= {"block_steps": STEPS, "envs_per_actor": 1, "checkpoint_interval": 1e6, **extra}
     if agent == "DQN-v0":
         chosen |= {"updates_per_step": updates, "learning_starts": 500}
-    configuration = configure(overrides={**chosen, "total_steps": blocks * STEPS})
+    configuration = configure(overrides={**chosen, "total_steps": (WARM + blocks) * STEPS})
     _, adapter, _ = build_episode(configuration)
     learning: Any = build_agent(configuration, adapter.spec)
     learning.set_learner()
@@ -136,10 +139,11 @@ def measure(
             fresh=True,
         )
         source = TwoSidedSource(learner, AsyncConfig())
-        channel.started_after = blocks // 4  # compiled by then
+        channel.started_after = WARM
         profiler = cProfile.Profile(time.thread_time) if profile else None
         channel.profiler = profiler
-        learn(learner, source, promptly=False)
+        # A checkout from before blocks were trained together has no fourth parameter.
+        learn(learner, source, False, *[together] * (together > 1))
         ended = now()
         if profiler is not None:
             profiler.disable()

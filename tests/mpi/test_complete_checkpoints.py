@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.jobs import resume, run, run_all, train
+from support.jobs import resume, run, run_all, summary_of, train
 
 from exarl.comm.codec import BlockCodec
 from exarl.records.checkpoint import Checkpoint, list_checkpoints, load_checkpoint
+from exarl.records.metrics import read_rows
 from exarl.types import ArraySpec, EnvSpec
 
 CODEC = BlockCodec(
@@ -46,6 +47,10 @@ CASES: dict[str, tuple[Any, ...]] = {
     "rma, 2 learners": ("rma", 2),
     "rma, 2 learners, random": ("rma", 2, "--window_selection", "random"),
     "rma, 3 learners, central": ("rma", 3, "--location", "central"),
+    "async, together": ("async", 1, "--agent", "Joining-v0"),
+    "async, together, lag": ("async", 1, "--agent", "Joining-v0", "--max_policy_lag", 4),
+    "rma, together": ("rma", 1, "--agent", "Joining-v0"),
+    "seed, together": ("seed", 1, "--agent", "Joining-v0"),
     "rma, 3 learners, lag": ("rma", 3, "--max_policy_lag", 2),
 }
 
@@ -68,6 +73,20 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("case", CASES)
 def test_no_step_is_missing_and_none_is_there_twice(runs: Path, case: str) -> None:
     check(runs / case, Counter())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", [case for case in CASES if "together" in case])
+def test_blocks_that_wait_are_trained_together_and_counted_one_by_one(
+    runs: Path, case: str
+) -> None:
+    summary = summary_of(runs / case)
+    blocks, rows = summary["blocks"], read_rows(runs / case / "result.jsonl")
+    assert rows[-1]["training_iteration"] < blocks["trained"], "none were trained together"
+    assert blocks["trained"] + blocks["left"] + blocks["dropped"] == blocks["produced"]
+    assert summary["timesteps_total"] == blocks["trained"] * 4 == 600
+    if "lag" in case:
+        assert max(row["policy_lag_max"] for row in rows) <= 4
 
 
 @pytest.mark.slow

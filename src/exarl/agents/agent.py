@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -13,9 +13,9 @@ from exarl.agents import normalizers
 from exarl.agents.algorithm import Algorithm, AlgorithmConfig, TrainState, hyper_of
 from exarl.agents.base import ExaAgent, MakeNetwork, Spread, Team
 from exarl.agents.constraints import Constraints
-from exarl.agents.experience import Experience, FreshBlocks, HostReplay
+from exarl.agents.experience import Experience
 from exarl.agents.normalizers import Normalizers
-from exarl.agents.offpolicy import OffPolicyConfig, check_devices, share_of
+from exarl.agents.offpolicy import OffPolicyConfig, check_devices
 from exarl.agents.optimizers import check_optimizer, follows_run, step_size_end
 from exarl.agents.policy import NetworkPolicy, Parts, by_part, changed, recalled
 from exarl.config import LearnerConfig
@@ -27,10 +27,6 @@ from exarl.networks import ParamLayout
 from exarl.networks.network import Network
 from exarl.networks.precision import Reduced
 from exarl.types import Array, Arrays, ArraySpec, Block, EnvSpec, Metrics
-
-if TYPE_CHECKING:
-    from exarl.agents.compiled import CompileObserver
-    from exarl.agents.engine import Engine
 
 LEARNS_ALONE = "replay_device must be host with several learners (learner_procs)"
 
@@ -171,6 +167,7 @@ class NetworkAgent(ExaAgent, Generic[C]):
     def set_learner(self) -> None:
         from exarl.agents.compiled import CompileObserver, to_device
         from exarl.agents.engine import Engine
+        from exarl.agents.experiences import make_experience
 
         check_optimizer(self.config, self.total_steps)
         team = self._team
@@ -184,33 +181,25 @@ class NetworkAgent(ExaAgent, Generic[C]):
         self.train_state = to_device(engine.init(self.hyper, params, norm))
         # The learner of a run sets ``compiling`` after this.
         observer = CompileObserver(lambda: self.compiling())  # noqa: PLW0108
-        self.experience = self._make_experience(engine, observer)
-
-    def _make_experience(self, engine: Engine, observer: CompileObserver) -> Experience:
-        from exarl.agents.updates import compile_updates, on_devices
-
-        cfg, team = self.config, self._team
-        if isinstance(cfg, OffPolicyConfig) and cfg.replay_device == "device":
-            from exarl.agents.device_experience import DeviceReplay
-
-            seed = int(self._rng.integers(2**32))
-            return DeviceReplay(engine, self.hyper, self.acting_order, observer, seed)
-        index, learners = (team.index, team.size) if team else (0, 1)
-        size, weight = 0, 1.0
-        if isinstance(cfg, OffPolicyConfig):
-            size = share_of(cfg.batch_size, index, learners)
-            weight = size * learners / cfg.batch_size  # 1 unless there is a remainder
-        update = compile_updates(engine, self.hyper, team, self.acting_order, observer, weight)
-        if isinstance(cfg, OffPolicyConfig):
-            if cfg.learner_devices > 1:
-                update = on_devices(update, cfg.learner_devices)
-            return HostReplay(self.algorithm, self.hyper, update, self._rng, size)
-        return FreshBlocks(self.algorithm, update, self._rng)
+        self.experience: Experience = make_experience(
+            engine, self.hyper, self._team, self.acting_order, observer, self._rng
+        )
 
     def train(self, block: Block) -> Metrics:
         return self.train_in_team(block, block.steps)
 
-    def train_in_team(self, block: Block | None, steps: int) -> Metrics:
+    def joins_blocks(self) -> bool:
+        """Once updates are made: from then on their numbers add up. Not where multipliers take a step
+        with each block, nor in a subclass with its own ``train``."""
+        kind = type(self)
+        own = (kind.train, kind.train_in_team) != (NetworkAgent.train, NetworkAgent.train_in_team)
+        able = self.experience.joins_blocks and not self._constraints and not own
+        return able and self._updates_made > 0
+
+    def train_together(self, block: Block) -> Metrics:
+        return self.train_in_team(block, block.steps, joined=True)
+
+    def train_in_team(self, block: Block | None, steps: int, *, joined: bool = False) -> Metrics:
         rows = None
         if block is not None:
             rows = _on_host(self.algorithm.rows(np, self.hyper, block))
@@ -222,8 +211,8 @@ class NetworkAgent(ExaAgent, Generic[C]):
         if not updates or not self._can_learn(rows):
             self.experience.add(rows)
             return self._report(0, {})
-        made = self._updates_made
-        self.train_state, metrics = self.experience.learn(self._learning(), rows, updates, made)
+        state, made, learn = self._learning(), self._updates_made, self.experience.learn
+        self.train_state, metrics = learn(state, rows, updates, made, joined=joined)
         self._updates_made += updates
         return self._report(updates, self._pop_weights(metrics))
 

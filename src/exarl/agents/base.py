@@ -191,6 +191,15 @@ class ExaAgent(ABC):
         """
         raise NotImplementedError
 
+    def joins_blocks(self) -> bool:
+        """Whether ``train_together`` may be called now."""
+        return False
+
+    def train_together(self, block: Block) -> Metrics:
+        """Learn from several blocks that are joined to one (``types.concatenate``), as ``train`` would
+        from one after another, but all of them are known before the first update."""
+        return self.train(block)
+
     def ended_schedules(self, steps: int, updates: int) -> Mapping[str, str]:
         """Lines for the user on the schedules that are over after ``steps`` and ``updates``, by what
         follows them."""

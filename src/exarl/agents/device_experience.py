@@ -28,6 +28,8 @@ class DeviceReplay:
     counts as the largest so far.
     """
 
+    joins_blocks = False  # the compiled call adds the rows of one block
+
     def __init__(
         self,
         engine: Engine,
@@ -61,7 +63,13 @@ class DeviceReplay:
         self._store = self._add(self._store or self.empty(rows), rows)
 
     def learn(
-        self, state: TrainState, rows: Arrays | None, updates: int, made: int
+        self,
+        state: TrainState,
+        rows: Arrays | None,
+        updates: int,
+        made: int,
+        *,
+        joined: bool = False,
     ) -> tuple[TrainState, Metrics]:
         assert rows is not None
         beta = beta_after(np, self._config, self._hyper, made)

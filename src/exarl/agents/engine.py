@@ -239,6 +239,29 @@ class Engine:
         state, metrics = self.run_prepared(hyper, state, data, jnp.arange(updates))
         return resumed(state), metrics
 
+    def run_padded(
+        self, hyper: Hyper, state: TrainState, inputs: Batch, updates: Array
+    ) -> tuple[TrainState, Metrics]:
+        """``run_block`` for the first ``updates`` of the batches in ``inputs``, so that one compiled
+        program serves several numbers of updates. Metrics that stay stacked are NaN beyond them."""
+        data = self.prepare(hyper, state, inputs)
+
+        def step(state: TrainState, number: Array) -> tuple[TrainState, Metrics]:
+            grads, metrics = self.grads(hyper, state, self.algorithm.minibatch(data, number))
+            return self.apply(hyper, state, grads), metrics
+
+        room = len(next(iter(inputs.values())))
+        like = jax.eval_shape(step, state, jnp.int32(0))[1]
+        unused = {n: jnp.full((room, *a.shape), np.nan, a.dtype) for n, a in like.items()}
+
+        def at(number: Array, so_far: tuple[TrainState, Metrics]) -> tuple[TrainState, Metrics]:
+            state, made = so_far
+            state, metrics = step(state, number)
+            return state, {n: jnp.asarray(a).at[number].set(metrics[n]) for n, a in made.items()}
+
+        state, metrics = jax.lax.fori_loop(0, updates, at, (state, unused))
+        return resumed(state), summarised(metrics)
+
     def run_from_store(
         self,
         hyper: Hyper,

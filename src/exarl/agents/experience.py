@@ -22,6 +22,10 @@ Update = Callable[[TrainState, Batch | None, int], tuple[TrainState, Metrics]]
 class Experience(Protocol):
     """What an agent has learned and will learn from."""
 
+    @property
+    def joins_blocks(self) -> bool:
+        """Whether the rows of several blocks may come at once, ``joined``."""
+
     def ready(self, rows: Arrays | None) -> bool:
         """Whether there is something to learn from, once these rows are kept."""
 
@@ -29,9 +33,16 @@ class Experience(Protocol):
         """Keep the rows of a block that is not followed by updates."""
 
     def learn(
-        self, state: TrainState, rows: Arrays | None, updates: int, made: int
+        self,
+        state: TrainState,
+        rows: Arrays | None,
+        updates: int,
+        made: int,
+        *,
+        joined: bool = False,
     ) -> tuple[TrainState, Metrics]:
-        """Keep the rows of a block and make its updates, ``made`` having been made before.
+        """Keep the rows of a block, or of several that are ``joined``, and make their updates, ``made``
+        having been made before.
 
         A learner of a team that got no block has no rows. The device may still be computing when
         this returns.
@@ -54,6 +65,8 @@ def count_known(rows: Arrays | None) -> int:
 class FreshBlocks:
     """Every block is learned from once, in random orders if the algorithm asks for some."""
 
+    joins_blocks = False  # a block's updates begin with the policy that the block before made
+
     def __init__(
         self, algorithm: Algorithm[AlgorithmConfig], update: Update, rng: np.random.Generator
     ) -> None:
@@ -66,7 +79,13 @@ class FreshBlocks:
         """Nothing is kept."""
 
     def learn(
-        self, state: TrainState, rows: Arrays | None, updates: int, made: int
+        self,
+        state: TrainState,
+        rows: Arrays | None,
+        updates: int,
+        made: int,
+        *,
+        joined: bool = False,
     ) -> tuple[TrainState, Metrics]:
         if rows is not None:
             passes, count = self._algorithm.passes(rows)
@@ -87,7 +106,7 @@ class HostReplay:
     """A replay in the host's memory.
 
     All batches of a block are drawn with the priorities before its first update, and priorities are
-    set after its last.
+    set after its last. ``padded`` makes the updates of blocks that are joined.
     """
 
     def __init__(
@@ -97,11 +116,13 @@ class HostReplay:
         update: Update,
         rng: np.random.Generator,
         batch_size: int,
+        padded: Update | None = None,
     ) -> None:
         config = algorithm.config
         assert isinstance(config, OffPolicyConfig)
         self._algorithm, self._config, self._hyper = algorithm, config, hyper
         self._update, self._rng, self._batch_size = update, rng, batch_size
+        self._padded = padded
         self.replay: PrioritisedReplay | UniformReplay = UniformReplay(config.replay_capacity)
         if config.priority_scale:
             self.replay = PrioritisedReplay(config.replay_capacity, config.priority_scale)
@@ -109,6 +130,10 @@ class HostReplay:
         self._unrated: tuple[np.ndarray, float | Array] | None = (
             None  # rows and priorities on their way
         )
+
+    @property
+    def joins_blocks(self) -> bool:
+        return self._padded is not None
 
     def ready(self, rows: Arrays | None) -> bool:
         return self.replay.size > 0 or count_known(rows) > 0
@@ -120,13 +145,22 @@ class HostReplay:
             self.replay.add({name: a[known] for name, a in rows.items() if name != KNOWN})
 
     def learn(
-        self, state: TrainState, rows: Arrays | None, updates: int, made: int
+        self,
+        state: TrainState,
+        rows: Arrays | None,
+        updates: int,
+        made: int,
+        *,
+        joined: bool = False,
     ) -> tuple[TrainState, Metrics]:
         self.add(rows)
         self._tell_whether_whole()
         batches = self.sample(updates, made) if self.replay.size else None
         index = batches.pop("index", None) if batches else None
-        state, metrics = self._update(state, batches, updates)
+        if joined and updates > 1 and self._padded is not None and batches is not None:
+            state, metrics = self._padded(state, padded(batches, updates), updates)
+        else:
+            state, metrics = self._update(state, batches, updates)
         if (priorities := metrics.pop("priority", None)) is not None and index is not None:
             self._unrated = (index, priorities)
         return state, metrics
@@ -157,7 +191,7 @@ class HostReplay:
         """Set the priorities that the last block's updates computed, which waits for them."""
         if self._unrated is not None:
             (index, unread), self._unrated = self._unrated, None
-            priorities = np.asarray(unread)
+            priorities = np.asarray(unread)[: len(index)]
             # Where one is not finite training has diverged, which the learning loop reports.
             if np.isfinite(priorities).all() and isinstance(self.replay, PrioritisedReplay):
                 self.replay.update(index, priorities)
@@ -169,3 +203,13 @@ class HostReplay:
     def restore(self, arrays: Arrays) -> None:
         self._unrated = None
         self.replay.restore(arrays)
+
+
+def padded(batches: Arrays, updates: int) -> Arrays:
+    """The batches of some updates [updates, ...], and zeros up to a power of two. Each number of
+    batches is compiled by itself, and that of several blocks depends on how many they are."""
+    rest = (1 << (updates - 1).bit_length()) - updates
+    return {
+        name: np.concatenate([array, np.zeros((rest, *array.shape[1:]), array.dtype)])
+        for name, array in batches.items()
+    }

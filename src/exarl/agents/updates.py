@@ -43,6 +43,22 @@ def compile_updates(
     return observer.call(observer.jit(run, donate=0, static=2))
 
 
+def compile_padded(
+    engine: Engine,
+    hyper: Hyper,
+    acting: Callable[[TrainState], Sequence[Array]],
+    observer: CompileObserver,
+) -> Update:
+    """Like ``compile_updates`` for one learner alone, of the first ``updates`` of the batches given:
+    it is compiled for a number of batches, and serves any number of updates up to that."""
+
+    def run(state: TrainState, inputs: Batch, updates: Array) -> tuple[TrainState, Metrics]:
+        state, metrics = engine.run_padded(hyper, state, inputs, updates)
+        return state, with_weights(metrics, acting, state)
+
+    return observer.call(observer.jit(run, donate=0))
+
+
 def on_devices(update: Update, devices: int) -> Update:
     """``update`` with each batch divided among the first ``devices`` of this process; XLA adds the
     parts of the gradients up. ConfigError if there are fewer."""

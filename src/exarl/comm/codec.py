@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import msgspec
 import numpy as np
@@ -29,6 +30,12 @@ from exarl.types import (
     unknown_steps,
 )
 
+Place: TypeAlias = "tuple[str, np.dtype[np.generic], tuple[int, ...], int]"
+"""Of an array in a message: its name, dtype, shape and first byte."""
+Layout: TypeAlias = tuple[list[Place], int]
+"""Of all arrays of a block, and their end."""
+MOST_LAYOUTS = 1000
+"""Layouts that are kept: blocks differ in how many episodes end in them."""
 MOST_TOLD = 256
 """The number of episodes of a block, the last of them, whose ``info`` it carries."""
 MOST_BYTES_TOLD = 64 * 115
@@ -47,6 +54,7 @@ class BlockCodec:
     lead_steps: int = 0
     info: bool = False
     """Whether blocks may have ``episode_info``, which then follows the arrays."""
+    _layouts: dict[tuple[int, ...], Layout] = field(default_factory=dict, init=False, compare=False)
 
     def encode(self, block: Block, sender: int = 0, number: int = 0) -> np.ndarray:
         """The block as bytes, with the ``number`` that its ``sender`` gives it."""
@@ -68,20 +76,14 @@ class BlockCodec:
     def decode_numbered(self, payload: np.ndarray | bytes) -> tuple[BlockHeader, Block]:
         """Like ``decode``, with the header, which names the sender and the block's number."""
         head, body = decode(payload, BlockHeader)
-        at = 0
-        arrays: list[np.ndarray] = []
-        for spec, leading in self._shapes(head.ends, head.steps, head.width, head.failed):
-            shape = (*leading, *spec.shape)
-            size = math.prod(shape) * np.dtype(spec.dtype).itemsize
-            arrays.append(body[at : at + size].view(spec.dtype).reshape(shape))
-            at += size
-        info: tuple[EpisodeInfo, ...] = ()
-        if self.info and at < len(body):
-            info = decode_info(body[at:])
-        elif at != len(body):
-            raise ValueError(f"a block of {len(body)} bytes does not fit this run's layout ({at})")
+        places, end = self._layout(head.ends, head.steps, head.width, head.failed)
+        told = self.info and end < len(body)
+        if end != len(body) and not told:
+            raise ValueError(f"a block of {len(body)} bytes does not fit this run's layout ({end})")
+        arrays = {name: np.ndarray(shape, kind, body, at) for name, kind, shape, at in places}
+        info = decode_info(body[end:]) if told else ()
         numbers = dict(zip(BLOCK_NUMBERS, head.block_numbers, strict=True))
-        return head, self._block(dict(zip(self._names(), arrays, strict=True)), numbers, info)
+        return head, self._block(arrays, numbers, info)
 
     def max_bytes(self, steps: int, width: int) -> int:
         """The longest encoding of a block of ``steps`` steps of ``width`` environments."""
@@ -158,6 +160,21 @@ class BlockCodec:
             *(block.recorded[name] for name in self.recorded),
             *(np.asarray(array) for array in (block.lead or ())),
         ]
+
+    def _layout(self, *counts: int) -> Layout:
+        """Where the arrays of a block with these counts (``_shapes``) lie behind its header."""
+        if (found := self._layouts.get(counts)) is not None:
+            return found
+        places: list[Place] = []
+        at = 0
+        for name, (spec, leading) in zip(self._names(), self._shapes(*counts), strict=True):
+            kind, shape = np.dtype(spec.dtype), (*leading, *spec.shape)
+            places.append((name, kind, shape, at))
+            at += math.prod(shape) * kind.itemsize
+        if len(self._layouts) == MOST_LAYOUTS:
+            self._layouts.clear()
+        self._layouts[counts] = places, at
+        return places, at
 
     def _shapes(
         self, count: int, steps: int, width: int, failed: int

@@ -131,19 +131,19 @@ class LearningLoop:
         """Train on a block, count it, write a row when one is due, and decide whether to stop.
 
         On a device, training may still go on when this returns; that of the block before has ended.
-        Several learners call it together, each with its own block or none, and one common report.
-        Without block and report it does nothing: the run was stopped before the block's end.
+        Several learners call it together, each with its own block or none, and one report; one alone
+        also with joined blocks and theirs. Without both it does nothing: the run was stopped before.
         """
         if block is None and report is None:
             return
         with self._clock.phase("learn"):
+            report = report or Report.of(block, self.counters.version)
             if self._in_team:
-                assert report is not None
                 metrics = self.agent.train_in_team(block, report.steps)
             else:
                 assert block is not None
-                report = report or Report.of(block, self.counters.version)
-                metrics = self.agent.train(block)
+                one, agent = report.blocks == 1, self.agent
+                metrics = agent.train(block) if one else agent.train_together(block)
         self.count(report, dict(metrics))
 
     def count(self, report: Report, metrics: Metrics) -> None:

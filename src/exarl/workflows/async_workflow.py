@@ -61,7 +61,8 @@ class Async(ExaWorkflow):
     def learn(self, learner: Learner) -> RunOutcome:
         if learner.actor is not None:
             return sync.learn(learner, sync.actors_of(learner))  # one process takes turns: lag 0
-        return learn(learner, TwoSidedSource(learner, self.config), self.config.bounded)
+        source, together = TwoSidedSource(learner, self.config), self.config.blocks_together
+        return learn(learner, source, self.config.bounded, together)
 
     def act(self, actor: Actor) -> RunOutcome:
         return act(actor, TwoSidedSink(actor), self.config)

@@ -107,7 +107,8 @@ class Elastic(ExaWorkflow):
     def learn(self, learner: Learner) -> RunOutcome:
         if learner.actor is not None:
             return sync.learn(learner, sync.actors_of(learner))  # --serial: one process takes turns
-        return learn(learner, HiredSource(learner, self.config), self.config.bounded)
+        source, together = HiredSource(learner, self.config), self.config.blocks_together
+        return learn(learner, source, self.config.bounded, together)
 
 
 class HiredSource(PacedSource):

@@ -15,9 +15,10 @@ from exarl.config import param
 from exarl.training.actors import BlockSink, BlockSource, Tally
 from exarl.training.checkpointer import Checkpointer
 from exarl.training.process import Actor, Learner, RunOutcome
-from exarl.training.rounds import Report, Rounds
+from exarl.training.rounds import Rounds
 from exarl.training.snapshot import STATE_TIMEOUT, SnapshotTracker, states_of
 from exarl.types import Block
+from exarl.workflows.together import BLOCKS_TOGETHER, Gatherer, joined
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class LaggingConfig:
     max_policy_lag: int | None = param(
         None, "most versions a block may be behind when trained; held by pacing the actors", ge=0
     )
+    blocks_together: int = param(8, BLOCKS_TOGETHER, ge=1, le=1000)
     average_every: int = param(
         1, "several learners: updates made alone between averagings; 1 averages each gradient", ge=1
     )
@@ -76,9 +78,13 @@ def act(actor: Actor, sink: BlockSink, config: LaggingConfig) -> RunOutcome:
     return RunOutcome(tally)
 
 
-def learn(learner: Learner, source: BlockSource, promptly: bool) -> RunOutcome:
+def learn(
+    learner: Learner, source: BlockSource, promptly: bool, blocks_together: int = 1
+) -> RunOutcome:
     """A learner's side, alone or with others.
 
+    A learner alone trains several blocks that wait in one call, at most ``blocks_together``, if the
+    agent can.
     While a device trains a block, the next one is prepared if it has come. The weights are published
     once the device has computed them; ``promptly``, where the lag is bounded or reading them costs no
     waiting, before anything else.
@@ -86,6 +92,7 @@ def learn(learner: Learner, source: BlockSource, promptly: bool) -> RunOutcome:
     loop, clock = learner.loop, learner.clock
     rounds = Rounds(learner.team.channel if learner.team else None)
     checkpointer = Checkpointer(learner.loop, learner.codec, learner.team, source)
+    gatherer = Gatherer(loop, learner.config, blocks_together if learner.team is None else 1)
     backlog: deque[Block] = deque(learner.backlog)
     unpublished = [(*loop.weights_later(), 0)]  # weights, and how many blocks went into them
 
@@ -104,15 +111,18 @@ def learn(learner: Learner, source: BlockSource, promptly: bool) -> RunOutcome:
             if (ahead := take()) is None:
                 publish()
             else:
+                gatherer.waited()
                 backlog.appendleft(ahead)
         with clock.phase("wait"):
-            block = None if loop.finished else rounds.wait(take, loop.should_stop)
-        report = Report.of(block, loop.counters.version, loop.checksum())
+            first = None if loop.finished else rounds.wait(take, loop.should_stop)
+            blocks = [] if first is None else gatherer.gather(first, take, backlog)
+        block, report = joined(blocks, loop.counters.version, loop.checksum())
         checkpoint = checkpointer.idle and loop.checkpoint_due()
         decision = rounds.decide(report, loop.finished, loop.interrupted, checkpoint)
         if decision.stop:
             break
         loop.train(block, decision.report)
+        gatherer.trained(len(blocks))
         if not loop.finished:  # else actors would begin blocks that are never trained
             publish()  # the weights of the block before, whose training has ended
             unpublished.append((*loop.weights_later(), decision.report.blocks))
@@ -120,8 +130,7 @@ def learn(learner: Learner, source: BlockSource, promptly: bool) -> RunOutcome:
                 publish()
         if decision.checkpoint:
             checkpointer.begin(list(backlog))
-    if block is not None:
-        backlog.appendleft(block)
+    backlog.extendleft(reversed(blocks))
     last, tally = source.stop(PATIENCE if decision.interrupted else None)
     last = dataclasses.replace(last, pending=[*backlog, *last.pending])
     checkpointer.finish(last)

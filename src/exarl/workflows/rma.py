@@ -79,12 +79,13 @@ class Rma(ExaWorkflow):
                     (self._latency or 0.0) * 1e3,
                 )
             config = self._by_messages()
-            return learn(learner, TwoSidedSource(learner, config), config.bounded)
+            messages = TwoSidedSource(learner, config)
+            return learn(learner, messages, config.bounded, config.blocks_together)
         if self._latency is not None:
             microseconds = self._latency * 1e6
             log.info("one-sided access takes %.1f us while the target computes", microseconds)
         source = OneSidedSource(learner, self.config, self._shared)
-        outcome = learn(learner, source, self.config.bounded)
+        outcome = learn(learner, source, self.config.bounded, self.config.blocks_together)
         if not outcome.missing_actors:  # else the job will be aborted
             self._shared.close()
         return outcome

@@ -35,6 +35,7 @@ from exarl.workflows import sync
 from exarl.workflows.base import ExaWorkflow
 from exarl.workflows.block_source import PacedSource
 from exarl.workflows.lagging_loops import learn, tracker_of
+from exarl.workflows.together import BLOCKS_TOGETHER
 
 Failed: TypeAlias = tuple[int, np.ndarray]
 """Restarts, and failures by environment (``Bench.take_failures``)."""
@@ -63,6 +64,7 @@ class SeedConfig:
     blocks_ahead: int = param(
         1, "blocks an actor's environments may begin before their last one has been trained", ge=0
     )
+    blocks_together: int = param(8, BLOCKS_TOGETHER, ge=1, le=1000)
     state_timeout: float = param(60.0, STATE_TIMEOUT, gt=0)
 
 
@@ -79,7 +81,7 @@ class Seed(ExaWorkflow):
                 learner.agent.act_on_device(width, always)
             return sync.learn(learner, sync.actors_of(learner))  # one process takes turns: lag 0
         with InferenceSource(learner, self.config) as source:
-            return learn(learner, source, promptly=True)
+            return learn(learner, source, True, self.config.blocks_together)
 
     def act(self, actor: Actor) -> RunOutcome:
         """Step the environments as the learner says, and report."""

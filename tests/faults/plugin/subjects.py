@@ -34,6 +34,7 @@ from exarl.learning.exploration import (
     restore_state,
 )
 from exarl.types import Arrays, Block, EnvSpec, Metrics
+from exarl.workflows import together
 
 RANK = int(os.environ.get("PMI_RANK", os.environ.get("OMPI_COMM_WORLD_RANK", "0")))
 
@@ -321,6 +322,21 @@ class Bookkeeper(Teamed):
     def restore(self, arrays: Arrays, numbers: dict[str, Any]) -> None:
         super().restore(arrays, {"rng": json_state(self._rng), **numbers})
         self._kept = [arrays["kept"]]
+
+
+class Joining(Bookkeeper):
+    """The same, takes its time, and trains blocks that wait together from the first on."""
+
+    def set_learner(self) -> None:
+        super().set_learner()
+        together.FIRST_ALONE = 0  # in a run of seconds
+
+    def joins_blocks(self) -> bool:
+        return True
+
+    def train_in_team(self, block: Block | None, steps: int) -> Metrics:
+        time.sleep(2e-3)
+        return super().train_in_team(block, steps)
 
 
 class Recorder(Linear):

@@ -91,7 +91,12 @@ def play(path: Path, blocks: int, config: LaggingConfig) -> tuple[list[str], lis
     settings = LearnerConfig(total_steps=10 * blocks, checkpoint_interval=1e9)
     loop = LearningLoop(Remote(log), settings, run, shown, clock, StopSignals())
     learner: Any = SimpleNamespace(
-        loop=loop, clock=clock, team=None, backlog=[], codec=SimpleNamespace(pack=lambda _: {})
+        loop=loop,
+        config=settings,
+        clock=clock,
+        team=None,
+        backlog=[],
+        codec=SimpleNamespace(pack=lambda _: {}),
     )
     learn(learner, Queue(blocks, log), config.bounded)  # type: ignore[arg-type]
     loop.close()

@@ -204,7 +204,9 @@ def test_the_untrained_rest_of_a_backlog_is_in_every_checkpoint(tmp_path: Path) 
     settings = LearnerConfig(total_steps=50, checkpoint_interval=0, keep_checkpoints=9)
     loop = LearningLoop(Scripted(SPEC), settings, run, shown, quiet, StopSignals())
     backlog = [random_block(SPEC, seed, steps=5, p_end=0) for seed in range(3)]
-    learner: Any = SimpleNamespace(loop=loop, clock=quiet, team=None, backlog=backlog, codec=CODEC)
+    learner: Any = SimpleNamespace(
+        loop=loop, config=settings, clock=quiet, team=None, backlog=backlog, codec=CODEC
+    )
     learn(learner, Answering(2), promptly=False)  # type: ignore[arg-type]
     loop.close()
     found = [load_checkpoint(path) for path in reversed(list_checkpoints(run.checkpoints))]

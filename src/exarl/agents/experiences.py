@@ -1,0 +1,43 @@
+"""Which experience an algorithm learns from, as its configuration says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from exarl.agents.algorithm import Hyper, TrainState
+from exarl.agents.base import Team
+from exarl.agents.compiled import CompileObserver
+from exarl.agents.device_experience import DeviceReplay
+from exarl.agents.engine import Engine
+from exarl.agents.experience import Experience, FreshBlocks, HostReplay
+from exarl.agents.offpolicy import OffPolicyConfig, share_of
+from exarl.agents.updates import compile_padded, compile_updates, on_devices
+from exarl.types import Array
+
+
+def make_experience(
+    engine: Engine,
+    hyper: Hyper,
+    team: Team | None,
+    acting: Callable[[TrainState], Sequence[Array]],
+    observer: CompileObserver,
+    rng: np.random.Generator,
+) -> Experience:
+    """The replay or the blocks that a learner's updates are made from, alone or in a ``team``."""
+    algorithm, cfg = engine.algorithm, engine.algorithm.config
+    if isinstance(cfg, OffPolicyConfig) and cfg.replay_device == "device":
+        return DeviceReplay(engine, hyper, acting, observer, int(rng.integers(2**32)))
+    index, learners = (team.index, team.size) if team else (0, 1)
+    if not isinstance(cfg, OffPolicyConfig):
+        update = compile_updates(engine, hyper, team, acting, observer)
+        return FreshBlocks(algorithm, update, rng)
+    size = share_of(cfg.batch_size, index, learners)
+    weight = size * learners / cfg.batch_size  # 1 unless there is a remainder
+    update, padded = compile_updates(engine, hyper, team, acting, observer, weight), None
+    if cfg.learner_devices > 1:
+        update = on_devices(update, cfg.learner_devices)
+    elif learners == 1:
+        padded = compile_padded(engine, hyper, acting, observer)
+    return HostReplay(algorithm, hyper, update, rng, size, padded)
