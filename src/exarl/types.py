@@ -339,6 +339,12 @@ def concatenate(blocks: Sequence[Block]) -> Block:
     return Block.of({**arrays, "seconds": seconds}, recorded, numbers, lead, info)
 
 
+def acting_seconds(block: Block) -> dict[str, float]:
+    """The seconds that acting the block took, by phase: ``send`` and ``wait`` are not known yet."""
+    spent = dict(zip(ACTOR_PHASES, block.seconds.tolist(), strict=True))
+    return {phase: spent[phase] for phase in ("env", "inference", "restart")}
+
+
 def timed(block: Block, seconds: Mapping[str, float]) -> Block:
     """The block with these seconds, by phase, in place of those it has."""
     spent = block.seconds.copy()

@@ -19,7 +19,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("workflows",),
     ("run",),
     ("report",),
-    ("sweep",),
+    ("sweep", "dashboard"),
     ("cli",),
     ("__init__", "__main__"),
 )

@@ -197,7 +197,7 @@ def exarl(words: list[str], block: Snippet) -> None:
         for option in ("bind", "keys"):
             line.take(rest, option)
         env_parameters(rest[0], rest[1:])
-    elif name in ("surrogate", "actor"):
+    elif name in ("surrogate", "actor", "dashboard"):
         known_options(words, name)
     elif name == "slurm":
         command = [word for word in words if word != "--submit"]

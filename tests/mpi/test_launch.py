@@ -174,6 +174,23 @@ def test_the_trace_has_a_track_for_each_rank(tmp_path: Path) -> None:
     assert sorted(parts) == [f"rank_{rank:04d}.log" for rank in range(5)]
 
 
+@pytest.mark.parametrize("workflow", ["sync", "async", "seed"])
+def test_each_rank_tells_what_it_does_while_the_run_goes_on(tmp_path: Path, workflow: str) -> None:
+    words = ("--workflow", workflow, "--procs", 3, "--profile", "lanes")
+    run(train(tmp_path / "run", *LIGHT, *words)).ok()
+    seen: list[set[str]] = []
+    for rank in range(3):
+        lines = (tmp_path / f"run/logs/lanes_{rank:04d}.jsonl").read_text().splitlines()
+        told = [json.loads(line) for line in lines]
+        assert all(row["role"] == ("actor" if rank else "learner") for row in told)
+        assert all(seconds > 0 for row in told for seconds in row["s"].values())
+        assert told[-1]["rss_mb"] > 10
+        seen.append({name for row in told for name in row["s"]})
+    assert {"learn", "wait"} <= seen[0]
+    assert all({"env", "wait"} <= names for names in seen[1:])
+    assert all("rollout" not in names for names in seen)
+
+
 def test_the_learner_has_the_acting_weights_in_its_checkpoint(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:

@@ -81,6 +81,11 @@ COMMANDS: dict[str, Command] = {
         "exarl watch RUN [--once]",
         "watch:watch",
     ),
+    "dashboard": Command(
+        "follow runs in the browser",
+        "exarl dashboard [FOLDER] [--port N]",
+        "dashboard:dashboard",
+    ),
     "export": Command(
         "write a policy for other programs",
         "exarl export RUN --format npz|onnx|c",

@@ -10,14 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from exarl.cli import words as line
-from exarl.cli.watch import learner_part, span
+from exarl.cli.watch import span
 from exarl.config import LearnerConfig
-from exarl.errors import ConfigError
-from exarl.records.directory import RunDirectory
-from exarl.records.follow import look
-from exarl.records.metrics import finite, read_table
 from exarl.records.state import FAILED
-from exarl.report.read import find_runs
+from exarl.report.read import describe, find_runs
 
 HELP = """\
 usage: exarl runs [FOLDER] [--json]
@@ -41,7 +37,7 @@ def runs(words: list[str]) -> int:
     as_json = line.take_flag(words, "json")
     given = line.take_path(words, "folder") if words else None
     line.nothing_left(words)
-    folder = given or _usual_folder()
+    folder = given or usual_folder()
 
     paths = find_runs([folder])
     with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -53,31 +49,9 @@ def runs(words: list[str]) -> int:
     return 0
 
 
-def _usual_folder() -> str:
+def usual_folder() -> str:
     usual = LearnerConfig().output_dir
     return usual if Path(usual).is_dir() else "."
-
-
-def describe(path: Path) -> dict[str, Any]:
-    """The entries of a run's line; None for what is not known."""
-    run = RunDirectory(path)
-    seen = look(run)
-    learner = _learner_part(run)
-    last = {**seen.row, **seen.summary}
-    reward = seen.summary.get("last_reward_mean", seen.row.get("episode_reward_mean"))
-    evaluations = read_table(run.evaluations)
-    return {
-        "run": str(path),
-        "state": seen.state.name,
-        "cause": seen.state.cause,
-        "agent": learner.get("agent"),
-        "env": learner.get("env"),
-        "workflow": learner.get("workflow"),
-        "steps": int(finite(last, "timesteps_total") or 0),
-        "reward": finite({"reward": reward}, "reward"),
-        "evaluation": finite(evaluations[-1], "reward_mean") if evaluations else None,
-        "age_s": round(seen.age_s, 1),
-    }
 
 
 def table(found: Sequence[Mapping[str, Any]], folder: str) -> str:
@@ -111,10 +85,3 @@ def _cells(run: Mapping[str, Any], folder: str) -> tuple[str, ...]:
         cause if len(cause) <= _LONGEST else f"{cause[: _LONGEST - 3]}...",
     )
     return tuple("".join(c if c.isprintable() else "?" for c in cell) for cell in cells)
-
-
-def _learner_part(run: RunDirectory) -> Mapping[str, Any]:
-    try:
-        return learner_part(run)
-    except ConfigError:
-        return {}

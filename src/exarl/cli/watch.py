@@ -17,6 +17,7 @@ from exarl.errors import ConfigError
 from exarl.records.directory import RunDirectory, open_run, read_json
 from exarl.records.follow import Look, look
 from exarl.records.state import FAILED, KILLED
+from exarl.report.read import find_runs, learner_part
 
 HELP = """\
 usage: exarl watch RUN [--interval S] [--once]
@@ -65,7 +66,6 @@ def seconds(text: str | None) -> float | None:
 
 def newest(path: str) -> RunDirectory:
     """The run at ``path``, or the most recently active run below it."""
-    from exarl.report.read import find_runs
 
     def touched(run: Path) -> float:
         files = [RunDirectory(run).result, RunDirectory(run).config]
@@ -160,15 +160,6 @@ def span(seconds: float) -> str:
     if seconds < 7200:
         return f"{seconds / 60:.0f} min"
     return f"{seconds / 3600:.1f} h" if seconds < 172_800 else f"{seconds / 86_400:.0f} d"
-
-
-def learner_part(run: RunDirectory) -> Mapping[str, Any]:
-    """The learner's parameters of a stored run."""
-    config = read_json(run.config)
-    part = config.get("learner") if isinstance(config, dict) else None
-    if not isinstance(part, dict):
-        raise ConfigError(f"{run.config} is damaged: the parameters of the learner are missing")
-    return part
 
 
 def title(config: Mapping[str, Any]) -> str:

@@ -131,8 +131,10 @@ class LearnerConfig:
     watchdog: float | None = param(
         None, "seconds without progress after which a rank writes its stack to its log", gt=0
     )
-    profile: Literal["none", "trace", "cprofile"] = param(
-        "none", "trace: a Chrome trace with one track per rank; cprofile: one profile per rank"
+    profile: Literal["none", "trace", "lanes", "cprofile"] = param(
+        "none",
+        "trace: a Chrome trace with one track per rank; lanes: the same in outline, while the run goes"
+        " on, for exarl dashboard; cprofile: one profile per rank",
     )
 
     def __post_init__(self) -> None:

@@ -24,12 +24,16 @@ BOUNDS = (
 
 
 class Clock:
-    """Adds up the seconds this rank spends in named phases."""
+    """Adds up the seconds this rank spends in named phases.
+
+    ``lanes``, where a ``LaneLog`` wants them, are the sums since its start; ``take`` keeps them.
+    """
 
     def __init__(self, tracer: Tracer) -> None:
         self.tracer = tracer
         self._on_move: Callable[[], None] = lambda: None
         self.seconds: dict[str, float] = {}
+        self.lanes: dict[str, float] | None = None
         self._started = perf_counter_ns()
 
     @contextmanager
@@ -57,6 +61,14 @@ class Clock:
 
     def add(self, name: str, seconds: float) -> None:
         self.seconds[name] = self.seconds.get(name, 0.0) + seconds
+        if self.lanes is not None:
+            self.lanes[name] = self.lanes.get(name, 0.0) + seconds
+
+    def acted(self, parts: Mapping[str, float]) -> None:
+        """Count the parts of a phase ``rollout`` that ended, for the lanes."""
+        if self.lanes is not None:
+            for part, seconds in parts.items():
+                self.lanes[part] = self.lanes.get(part, 0.0) + seconds
 
     @property
     def elapsed(self) -> float:

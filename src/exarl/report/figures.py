@@ -21,6 +21,7 @@ AXES = {
 MOST_POINTS, FEWEST_POINTS, ALL_POINTS = 1000, 50, 30_000  # per line; of all lines of a figure
 BAND_POINTS = 300
 RATE_POINTS = 50
+LANE_CELLS, LANE_LEVELS = 12_000, 150  # of all ranks; more would take long to draw
 PANEL_HEIGHT = 330  # pixels per environment
 MOST_LINES = 30  # most single runs of a group that are drawn; the band shows the rest
 PHASES = {
@@ -182,8 +183,79 @@ def bars(rows: Sequence[tuple[str, Mapping[str, float]]], title: str) -> Figure:
     return figure({"data": data, "layout": layout}, height=150 + 34 * len(rows))
 
 
-def scatter(rows: Sequence[Mapping[str, float]], key: str, result: str) -> Figure:
-    """One point per agent of a population: its value of ``key`` and its result."""
+Spent = tuple[float, float, Mapping[str, float]]
+"""Begin and end of an interval in seconds, and the seconds of each phase in it."""
+
+
+def lanes(ranks: Sequence[tuple[str, Sequence[Spent]]]) -> Figure:
+    """One lane per rank: its activities over time, stacked by their shares where there is room.
+
+    ``ranks`` are names with intervals in ascending order; time that no phase counts is ``other``.
+    """
+    levels = int(np.clip(LANE_LEVELS // max(len(ranks), 1), 1, 12))
+    columns = int(np.clip(LANE_CELLS // max(levels * len(ranks), 1), 40, 240))
+    last = max((spans[-1][1] for _, spans in ranks if spans), default=1.0)
+    centres = (np.arange(columns) + 0.5) * last / columns
+    quantiles = (np.arange(levels) + 0.5) / levels
+    names = [*PHASES]
+    z = np.full((len(ranks), levels, columns), np.nan)
+    for row, (_, spans) in enumerate(ranks):
+        if spans:
+            begins, ends = (np.array([span[i] for span in spans]) for i in (0, 1))
+            at = np.searchsorted(begins, centres, "right") - 1
+            known = (at >= 0) & (centres < ends[at])
+            used, of = np.unique(at[known], return_inverse=True)
+            parts = _parts([spans[i] for i in used])
+            filled = parts.argmax(1)[:, None]  # [spans, levels]: the longest ...
+            if levels > 1:  # ... or what the lane is filled with at each level
+                sums = parts.cumsum(1)
+                filled = (sums[:, :, None] < quantiles * sums[:, -1:, None]).sum(1)
+            z[row][:, known] = filled[of].T
+    edges = np.repeat(np.arange(len(names) + 1) / len(names), 2)[1:-1].tolist()
+    scale = [[edge, PHASES[names[i // 2]]] for i, edge in enumerate(edges)]
+    middles = np.arange(len(ranks)) + 0.5
+    inner = (middles[:, None] - 0.45 + 0.9 * quantiles) if levels > 1 else middles[:, None]
+    gap = np.full((len(ranks), 1, columns), np.nan)  # between two lanes
+    rows = np.concatenate([z, gap], 1) if levels > 1 else z
+    places = np.concatenate([inner, middles[:, None] + 0.5], 1) if levels > 1 else inner
+    heat = {
+        "type": "heatmap", "x": centres, "y": places.ravel(), "z": rows.reshape(-1, columns),
+        "zmin": -0.5, "zmax": len(names) - 0.5, "colorscale": scale, "showscale": False,
+        "hoverinfo": "x",
+    }  # fmt: skip
+    legend = [
+        {"type": "scatter", "mode": "markers", "x": [None], "y": [None], "name": names[i],
+         "marker": {"symbol": "square", "size": 11, "color": PHASES[names[i]]}}
+        for i in np.unique(z[np.isfinite(z)]).astype(int)
+    ]  # fmt: skip
+    every = -(-len(ranks) // 40)  # names that fit
+    ticks = {"tickvals": middles[::every], "ticktext": [name for name, _ in ranks][::every]}
+    layout = {
+        "xaxis": {"title": {"text": "seconds"}, "range": [0, last], "showgrid": False},
+        "yaxis": {"range": [len(ranks), 0], "automargin": True, "showgrid": False, "zeroline": False,
+                  **ticks},
+    }  # fmt: skip
+    height = int(np.clip(120 + 34 * len(ranks), 220, 900))
+    return figure({"data": [heat, *legend], "layout": layout}, height=height)
+
+
+def _parts(spans: Sequence[Spent]) -> np.ndarray:
+    """The seconds by phase [spans, PHASES]."""
+    number = {name: i for i, name in enumerate(PHASES)}
+    parts = np.zeros((len(spans), len(PHASES)))
+    for i, (begin, end, seconds) in enumerate(spans):
+        rest = end - begin
+        for name, value in seconds.items():
+            parts[i, number.get(name, number["other"])] += value
+            rest -= value
+        parts[i, number["other"]] += max(0.0, rest)
+    return parts
+
+
+def scatter(
+    rows: Sequence[Mapping[str, float]], key: str, result: str, of: str = "agents"
+) -> Figure:
+    """One point per agent of a population, or per run: its value of ``key`` and its result."""
     x, y = _finite(column(rows, key), column(rows, result))
     wide = bool(len(x) and x.min() > 0 and x.max() > 20 * x.min())
     points = {"type": "scatter", "mode": "markers", "x": x, "y": y, "marker": {"opacity": 0.6}}
@@ -191,9 +263,9 @@ def scatter(rows: Sequence[Mapping[str, float]], key: str, result: str) -> Figur
     values = np.unique(x)
     if 1 < len(values) < len(x):  # several seeds per value
         medians = [float(np.median(y[x == value])) for value in values]
-        data = [points | {"name": "agents"}, centre | {"x": values, "y": medians}]
+        data = [points | {"name": of}, centre | {"x": values, "y": medians}]
     else:
-        data = [points | {"name": "agents", "showlegend": False}]
+        data = [points | {"name": of, "showlegend": False}]
     decades = {"type": "log", "dtick": 1, "exponentformat": "power"} if wide else {}
     axis = {"title": {"text": key}, **decades}
     return figure(

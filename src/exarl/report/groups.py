@@ -149,4 +149,7 @@ def origin_of(group: Group, key: str) -> str:
 
 
 def _word(value: object) -> str:
+    """A value in a label: that of a sweep may have sixteen digits."""
+    if isinstance(value, float):
+        value = float(f"{value:.4g}")
     return value if isinstance(value, str) else json.dumps(value)

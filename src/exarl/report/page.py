@@ -81,6 +81,14 @@ class Section:
     parts: tuple[Part, ...]
 
 
+@dataclass(frozen=True)
+class Fragment:
+    """A section as HTML with an empty element per figure; ``figures`` are JSON by the elements' ids."""
+
+    html: str
+    figures: Mapping[str, str]
+
+
 def section(title: str, *parts: Part) -> Section:
     return Section(title, parts)
 
@@ -109,8 +117,7 @@ def tabs(parts: Mapping[str, Part]) -> Tabs:
 def page(title: str, sections: Sequence[Section], lead: str = "", foot: str = "") -> str:
     """The page as HTML; ConfigError when Plotly is not installed."""
     library = plotly_script()
-    ids = iter(range(10**9))
-    body = "".join(_section(number, each, ids) for number, each in enumerate(sections))
+    body = "".join(_section(fragment(each, f"s{i}")) for i, each in enumerate(sections))
     links = "".join(f'<a href="#s{i}">{_text(s.title)}</a>' for i, s in enumerate(sections))
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -146,12 +153,24 @@ def plotly_script() -> str:
     return str(get_plotlyjs())
 
 
-def _section(number: int, section: Section, ids: Iterable[int]) -> str:
-    parts = "\n".join(_part(part, ids) for part in section.parts)
-    return f'<section id="s{number}">\n<h2>{_text(section.title)}</h2>\n{parts}\n</section>\n'
+def fragment(section: Section, name: str) -> Fragment:
+    """The section as HTML; ``name`` is the id of its element, and how those of its figures begin."""
+    drawn: dict[str, str] = {}
+    parts = "\n".join(_part(part, name, drawn) for part in section.parts)
+    html = f'<section id="{name}">\n<h2>{_text(section.title)}</h2>\n{parts}\n</section>\n'
+    return Fragment(html, drawn)
 
 
-def _part(part: Part, ids: Iterable[int]) -> str:
+def _section(part: Fragment) -> str:
+    """A section and, behind it, the data of its figures."""
+    data = (
+        f'<script type="application/json" id="{name}-data">{json}</script>\n'
+        for name, json in part.figures.items()
+    )
+    return part.html + "".join(data)
+
+
+def _part(part: Part, name: str, drawn: dict[str, str]) -> str:
     match part:
         case str():
             return f"<p>{_text(part)}</p>"
@@ -160,9 +179,11 @@ def _part(part: Part, ids: Iterable[int]) -> str:
         case Table():
             return _table(part)
         case Figure():
-            return _figure(part, f"f{next(iter(ids))}")
+            id = f"{name}-f{len(drawn)}"
+            drawn[id] = _figure_json(part)
+            return f'<div class="figure" id="{id}" style="height:{part.height}px"></div>'
         case Tabs():
-            return _tabs(part, ids)
+            return _tabs(part, name, drawn)
 
 
 def _table(part: Table) -> str:
@@ -184,25 +205,21 @@ def _row(tag: str, kinds: Sequence[str], cells: Sequence[Cell]) -> str:
     return "<tr>" + "".join(f"<{tag}{kind}>{_cell(v)}</{tag}>" for kind, v in pairs) + "</tr>\n"
 
 
-def _figure(part: Figure, name: str) -> str:
-    data = json.dumps(
+def _figure_json(part: Figure) -> str:
+    return json.dumps(
         _plain({"data": part.data, "layout": part.layout}),
         allow_nan=False,
         separators=(",", ":"),
         ensure_ascii=False,
     ).replace("<", "\\u003c")  # so that no text can end the script
-    return (
-        f'<div class="figure" id="{name}" style="height:{part.height}px"></div>'
-        f'<script type="application/json" id="{name}-data">{data}</script>'
-    )
 
 
-def _tabs(part: Tabs, ids: Iterable[int]) -> str:
+def _tabs(part: Tabs, name: str, drawn: dict[str, str]) -> str:
     buttons, panels = "", ""
     for i, (label, inner) in enumerate(part.parts.items()):
         chosen, shown = ("false", "") if i else ("true", ' class="shown"')
         buttons += f'<button role="tab" aria-selected="{chosen}">{_text(label)}</button>'
-        panels += f'<div role="tabpanel"{shown}>{_part(inner, ids)}</div>'
+        panels += f'<div role="tabpanel"{shown}>{_part(inner, name, drawn)}</div>'
     return f'<div class="tabs"><div class="labels" role="tablist">{buttons}</div>{panels}</div>'
 
 

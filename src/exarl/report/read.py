@@ -58,10 +58,10 @@ class Run:
         return finite(self.last, key) if found is None else found
 
 
-def find_runs(paths: Sequence[str]) -> list[Path]:
+def find_runs(paths: Sequence[str], depth: int = DEPTH) -> list[Path]:
     """The run directories in ``paths``, each a run or a folder of runs; each once, in order.
 
-    ConfigError for a path without runs.
+    ``depth``: how deep below a folder. ConfigError for a path without runs.
     """
     found: dict[Path, Path] = {}
     for path in paths:
@@ -69,7 +69,7 @@ def find_runs(paths: Sequence[str]) -> list[Path]:
         if RunDirectory(here).exists():
             inside = [here]
         else:
-            inside = sorted(_below(here, DEPTH))
+            inside = sorted(_below(here, depth))
             if not inside:
                 open_run(here)  # raises the error for a path that is no folder
         for run in inside:
@@ -92,8 +92,11 @@ def _below(folder: Path, depth: int) -> Iterator[Path]:
             yield from _below(path, depth - 1)
 
 
-def read_run(path: Path) -> Run:
-    """Read a run; for each part that is missing or damaged there is a note."""
+def read_run(path: Path, rows: Sequence[Mapping[str, Any]] | None = None) -> Run:
+    """Read a run; for each part that is missing or damaged there is a note.
+
+    ``rows``: some of its rows that the caller has read already; no others are read then.
+    """
     run, notes = RunDirectory(path), []
 
     def stored(file: Path) -> dict[str, Any]:
@@ -107,9 +110,10 @@ def read_run(path: Path) -> Run:
     config, manifest = stored(run.config), stored(run.manifest)
     if run.summary.is_file():
         stored(run.summary)  # a note if it is damaged
-    rows = [row for row in read_rows(run.result) if isinstance(row, dict)]
-    if (lost := _lines(run.result) - len(rows)) > 0:
-        notes.append(f"{run.result} is damaged: {lost} of its rows could not be read")
+    if rows is None:
+        rows = read_rows(run.result)
+        if (lost := _lines(run.result) - len(rows)) > 0:
+            notes.append(f"{run.result} is damaged: {lost} of its rows could not be read")
     stands = look(run).state
     state, note = _described(run, stands, rows)
     notes += [note] if note else []
@@ -128,6 +132,40 @@ def read_run(path: Path) -> Run:
         tuple(notes),
         stands,
     )
+
+
+def describe(path: Path) -> dict[str, Any]:
+    """The entries of a run's line; None for what is not known."""
+    run = RunDirectory(path)
+    seen = look(run)
+    try:
+        learner = learner_part(run)
+    except ConfigError:
+        learner = {}
+    last = {**seen.row, **seen.summary}
+    reward = seen.summary.get("last_reward_mean", seen.row.get("episode_reward_mean"))
+    evaluations = read_table(run.evaluations)
+    return {
+        "run": str(path),
+        "state": seen.state.name,
+        "cause": seen.state.cause,
+        "agent": learner.get("agent"),
+        "env": learner.get("env"),
+        "workflow": learner.get("workflow"),
+        "steps": int(finite(last, "timesteps_total") or 0),
+        "reward": finite({"reward": reward}, "reward"),
+        "evaluation": finite(evaluations[-1], "reward_mean") if evaluations else None,
+        "age_s": round(seen.age_s, 1),
+    }
+
+
+def learner_part(run: RunDirectory) -> Mapping[str, Any]:
+    """The learner's parameters of a stored run."""
+    config = read_json(run.config)
+    part = config.get("learner") if isinstance(config, dict) else None
+    if not isinstance(part, dict):
+        raise ConfigError(f"{run.config} is damaged: the parameters of the learner are missing")
+    return part
 
 
 def _described(

@@ -31,6 +31,7 @@ from exarl.records.directory import (
     open_regular,
     writing,
 )
+from exarl.records.lanes import LaneLog
 from exarl.records.logs import RankLog
 from exarl.records.manifest import make_manifest
 from exarl.records.notes import note_run
@@ -130,6 +131,9 @@ def open_log(task: ProcessTask, stack: contextlib.ExitStack) -> RankLog:
         stack.callback(rank_log.close)
         watchdog = Watchdog(config.watchdog, path)
         stack.callback(watchdog.close)
+        if config.profile == "lanes":
+            lanes = LaneLog(run.rank_file("lanes", rank, "jsonl"), task.role.name, task.clock)
+            stack.callback(lanes.close)
     task.clock.tell(watchdog.moved)
     where = f"{socket.gethostname()}, process {os.getpid()}"
     log.info("rank %d of %d, %s, on %s", rank, task.layout.world, task.role.name, where)

@@ -17,7 +17,7 @@ from exarl.training.checkpointer import Checkpointer
 from exarl.training.process import Actor, Learner, RunOutcome
 from exarl.training.rounds import Rounds
 from exarl.training.snapshot import STATE_TIMEOUT, SnapshotTracker, states_of
-from exarl.types import Block
+from exarl.types import Block, acting_seconds
 from exarl.workflows.together import BLOCKS_TOGETHER, Gatherer, joined
 
 
@@ -70,6 +70,7 @@ def act(actor: Actor, sink: BlockSink, config: LaggingConfig) -> RunOutcome:
         if block is None:
             abandoned += 1
             break
+        actor.clock.acted(acting_seconds(block))
         produced += 1
         sink.put(block)
     abandoned += first is not None

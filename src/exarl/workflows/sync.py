@@ -30,7 +30,7 @@ from exarl.comm.messages import (
 )
 from exarl.comm.waiting import wait_for
 from exarl.training.process import Actor, Learner, RunOutcome
-from exarl.types import ACTOR_PHASES, Arrays, Block, concatenate, timed
+from exarl.types import ACTOR_PHASES, Arrays, Block, acting_seconds, concatenate, timed
 from exarl.workflows.base import ExaWorkflow
 
 _LOOK_EVERY_S = 0.01
@@ -122,6 +122,7 @@ def roll(actor: Actor, channel: Channel, version: int) -> None:
     if block is None:
         channel.send(b"", 0, Tag.BLOCK)
         return
+    clock.acted(acting_seconds(block))
     spent = clock.take()
     block = timed(block, {phase: spent.get(phase, 0.0) for phase in ("wait", "send")})
     with clock.phase("send"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +10,8 @@ import numpy as np
 
 from exarl.comm.codec import encode_arrays
 from exarl.comm.messages import Grant, SendState, StopActing, Tag, encode
+from exarl.records.clock import Clock
+from exarl.records.trace import Tracer
 from exarl.workflows.async_workflow import TwoSidedSink
 from exarl.workflows.lagging_loops import LaggingConfig, act
 
@@ -36,8 +37,6 @@ class Wire:
 
 
 def actor_with(wire: Wire) -> Any:
-    spent: dict[str, float] = {}
-    clock = SimpleNamespace(phase=lambda name: nullcontext(), take=lambda: spent)
     block = SimpleNamespace(seconds=np.zeros(5))
     rollout = SimpleNamespace(collect=lambda version, stopped: block, state=dict)
     return SimpleNamespace(
@@ -45,7 +44,7 @@ def actor_with(wire: Wire) -> Any:
         agent=SimpleNamespace(set_weights=lambda weights: None),
         rollout=rollout,
         codec=SimpleNamespace(encode=lambda block, *numbers: encode_arrays({})),
-        clock=clock,
+        clock=Clock(Tracer(1, "actor", enabled=False)),
         layout=SimpleNamespace(learner_of=lambda group: 0),
         role=SimpleNamespace(group=0),
         fresh=True,

@@ -1,0 +1,1 @@
+"""``exarl dashboard``: a page in the browser that follows runs, from their directories alone."""
