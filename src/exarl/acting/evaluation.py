@@ -35,6 +35,9 @@ class Played:
 Choose = Callable[[Episode | JointEpisode], Any]
 """The next action for a running episode, in the form that its ``step`` takes."""
 
+OnStep = Callable[[Episode | JointEpisode], None]
+"""Sees a running episode."""
+
 
 def greedy(agent: ExaAgent) -> Choose:
     """The agent's actions without exploration; its memory is empty when an episode begins."""
@@ -58,15 +61,13 @@ def greedy(agent: ExaAgent) -> Choose:
     return choose
 
 
-def play(
-    choose: Choose, episode: Episode | JointEpisode, on_step: Callable[[Any], None] | None = None
-) -> Played:
-    """Play one episode; ``on_step`` is called with the environment after reset and each step."""
+def play(choose: Choose, episode: Episode | JointEpisode, on_step: OnStep | None = None) -> Played:
+    """Play one episode; ``on_step`` is called with it after reset and after each step."""
     episode.begin()
     terminated = truncated = False
     while not (terminated or truncated):
         if on_step is not None:
-            on_step(episode.env)
+            on_step(episode)
         action = choose(episode)
         try:
             _, _, terminated, truncated = episode.step(action)
@@ -75,7 +76,7 @@ def play(
             episode.recover(error)
             return Played(episode.total_reward, episode.length, False, failed=True, info=told)
     if on_step is not None:
-        on_step(episode.env)
+        on_step(episode)
     return Played(episode.total_reward, episode.length, terminated, info=episode.info)
 
 
@@ -172,6 +173,6 @@ class Evaluator:
         except BaseException as error:  # noqa: BLE001 - raised again where the result is taken
             self._result = error
 
-    def _go_on(self, _: Any) -> None:
+    def _go_on(self, _: Episode | JointEpisode) -> None:
         if self._over:
             raise GivenUp

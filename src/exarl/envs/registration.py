@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import distributions, entry_points
 from importlib.util import find_spec as find_module
+from pathlib import Path
 from typing import Any, cast
 
 import gymnasium
@@ -105,7 +106,10 @@ def find_spec(id: str) -> GymSpec:
                 import_named(module)  # which registers what it has
             return gymnasium.spec(name)
     except (gymnasium.error.Error, ImportError, TypeError, ValueError) as error:
-        if isinstance(error, ImportError):
+        if isinstance(error, ImportError) and (module.endswith(".py") or "/" in module):
+            dotted = ".".join(Path(module.removesuffix(".py")).parts)
+            message = f"environment '{id}': a module is named as for import, {dotted}:{name}"
+        elif isinstance(error, ImportError):
             message = f"environment '{id}' needs a package that is missing: {error}"
         elif module:
             own = [

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 import numpy as np
 
 from exarl import registry
-from exarl.acting.evaluation import Choose, Played
+from exarl.acting.evaluation import Choose, OnStep, Played
 from exarl.acting.joint_episode import JointEpisode
 from exarl.config import Configuration, parse_flags
-from exarl.envs.base import Env, Space
+from exarl.envs.base import Space
 from exarl.envs.episode import Episode
 from exarl.envs.layout import apart
 from exarl.errors import ConfigError
@@ -105,8 +105,8 @@ class Spectator(NamedTuple):
 
     on_episode: Callable[[Contestant, int, Played], None] = lambda contestant, number, played: None
     """Called on the first rank with each episode of each policy, in order."""
-    on_step: Callable[[Env], None] | None = None
-    """Called in the first episode, with the environment after reset and after each step."""
+    on_step: OnStep | None = None
+    """Called with the first episode, after reset and after each step."""
 
 
 def evaluate(

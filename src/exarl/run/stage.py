@@ -7,12 +7,12 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from exarl.acting.evaluation import Choose, Played, play
+from exarl.acting.evaluation import Choose, OnStep, Played, play
 from exarl.comm import channel as mpi
 from exarl.comm.messages import Tag, decode, encode
 from exarl.config import Configuration
 from exarl.envs import group
-from exarl.envs.base import Env, Space
+from exarl.envs.base import Space
 from exarl.envs.episode import Episode
 from exarl.envs.joint import members_of
 from exarl.envs.spaces import as_given
@@ -107,7 +107,7 @@ class Stage:
         choose: Choose,
         episodes: int,
         on_episode: Callable[[int, Played], None],
-        on_step: Callable[[Env], None] | None = None,
+        on_step: OnStep | None = None,
     ) -> tuple[Played, ...]:
         """Play this group's share of the episodes; on the first rank, all of them.
 

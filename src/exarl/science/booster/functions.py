@@ -247,7 +247,11 @@ class Booster(Functions):
         window = np.asarray(state.window)
         cycles = np.arange(window.shape[1]) + 1 - window.shape[1]
         figure = new_figure(6.4, 6.0)
-        shown = ((1, "B:IMINER"), (0, "B:VIMIN (A)"), (3, "I:IB (A)"))
+        shown = (
+            (1, "error\nB:IMINER (0.1 A)"),
+            (0, "reference current\nB:VIMIN (A)"),
+            (3, "Main Injector's current\nI:IB (A)"),
+        )
         for axes, (variable, name) in zip(figure.subplots(3, 1, sharex=True), shown, strict=True):
             axes.plot(cycles, window[variable], color="#1f5fa8", marker=".", markersize=3)
             axes.set(ylabel=name)
@@ -255,5 +259,5 @@ class Booster(Functions):
             if variable == 1:
                 axes.set_ylim(*np.array([-1.1, 1.1]) * max(0.5, np.abs(window[1]).max()))
                 axes.set_title(f"step {int(state.step)}, data: {self.names['data']}")
-        axes.set(xlabel="cycles of 15 Hz")
+        axes.set(xlabel="cycles of 15 Hz before now")
         return to_rgb(figure)

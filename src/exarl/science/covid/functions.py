@@ -224,10 +224,16 @@ class Covid(Functions):
         upper.semilogy(days, np.maximum(new * per_day, 1e-1), color="#1f5fa8")
         upper.set(ylabel="infections per day", ylim=(1, None), title=f"day {float(state.day):.0f}")
         middle.plot(float(state.day) + np.arange(len(beds)) + 1 - len(beds), beds, color="#c8641e")
-        middle.axhline(self.icu_capacity, color="#333333", linestyle="--", linewidth=1)
-        middle.set(ylabel="intensive care beds", ylim=(0, 1.2 * max(self.icu_capacity, beds.max())))
+        middle.axhline(
+            self.icu_capacity, color="#333333", linestyle="--", linewidth=1, label="capacity"
+        )
+        middle.legend(loc="upper left")
+        middle.set(
+            ylabel="beds of intensive care\nin use",
+            ylim=(0, 1.2 * max(self.icu_capacity, beds.max())),
+        )
         lower.step([*weeks, float(state.day)], [*state.measures, state.measures[-1]], where="post")
-        lower.set(ylabel="contact level M", xlabel="day of the year", ylim=(0, 1))
+        lower.set(ylabel="contact level M\n(1: as usual)", xlabel="day of the year", ylim=(0, 1))
         lower.set_xlim(max(days[0], 0.0), max(float(state.day), WEEK))
         return to_rgb(figure)
 
