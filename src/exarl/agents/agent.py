@@ -12,7 +12,7 @@ import numpy as np
 from exarl.agents import normalizers
 from exarl.agents.algorithm import Algorithm, AlgorithmConfig, TrainState, hyper_of
 from exarl.agents.base import ExaAgent, MakeNetwork, Spread, Team
-from exarl.agents.constraints import Constraints
+from exarl.agents.constraints import Constraints, Dual
 from exarl.agents.experience import Experience
 from exarl.agents.normalizers import Normalizers
 from exarl.agents.offpolicy import OffPolicyConfig, check_devices
@@ -66,7 +66,7 @@ class NetworkAgent(ExaAgent, Generic[C]):
             self.recorded = {**self.recorded, "discounted_return": ArraySpec((), "float32")}
         self._steps = 0
         self._moments = self._normalizers.first()
-        self._multipliers = self._constraints.first
+        self._dual = self._constraints.first
         self._told: dict[str, float] = {}  # of the constraints
         self._first = self.first_params(seed, self.hyper)
         everything = self._acting(self._first, self.algorithm.target(self._first))
@@ -241,15 +241,18 @@ class NetworkAgent(ExaAgent, Generic[C]):
             sums = self._normalizers.sums_of_team(self._moments, block, self._team)
             self._moments = self._normalizers.after(np, self._moments, sums)
         if self._constraints:
-            ended = self._constraints.sums(block, self._team)
-            self._multipliers = self._constraints.after(self._multipliers, ended)
-            self._told = self._constraints.metrics(self._multipliers, ended)
+            ended = self._constraints.sums_of_team(block, self._team)
+            self._dual = self._constraints.after(np, self.hyper, self._dual, ended)
+            told = self._constraints.metrics(np, self.hyper, self._dual, ended)
+            self._told = {n: float(value) for n, value in told.items() if np.isfinite(value)}
         self.train_state = self._learning()._replace(norm=to_device(self._norm()))
 
     def _norm(self) -> dict[str, Array]:
         """What updates do to observations, rewards and costs before they learn from them."""
         norm = self._normalizers.norm(np, self._moments)
-        return {**norm, **self._constraints.norm(self._multipliers)} if self._constraints else norm
+        if self._constraints:
+            norm |= self._constraints.norm(np, self.hyper, self._dual)
+        return norm
 
     def ended_schedules(self, steps: int, updates: int) -> Mapping[str, str]:
         cfg, total = self.config, self.total_steps
@@ -286,10 +289,12 @@ class NetworkAgent(ExaAgent, Generic[C]):
                 metrics = {n: value for n, value in metrics.items() if n not in loss.metrics}
         return {"updates": updates, **shown, **self._told, **metrics}
 
-    def adopt(self, state: TrainState, moments: tuple[Moments, Moments], steps: int) -> None:
+    def adopt(
+        self, state: TrainState, moments: tuple[Moments, Moments], dual: Dual | None, steps: int
+    ) -> None:
         """Take over what was learned elsewhere on the device in ``steps``; nothing waits for it."""
         self.train_state, self._flat = state, None
-        self._moments, self._steps = moments, steps
+        self._moments, self._dual, self._steps = moments, dual or self._dual, steps
 
     # -- weights ------------------------------------------------------------------------------------
 
@@ -340,7 +345,7 @@ class NetworkAgent(ExaAgent, Generic[C]):
             "updates": self._updates_made,
             "rng": json_state(self._rng),
         }
-        beside = normalizers.stored(self._moments) | self._constraints.stored(self._multipliers)
+        beside = normalizers.stored(self._moments) | self._constraints.stored(self._dual)
         return {**arrays, **beside, **replay}, numbers
 
     def restore(self, arrays: Arrays, numbers: dict[str, object]) -> None:
@@ -357,7 +362,7 @@ class NetworkAgent(ExaAgent, Generic[C]):
                 )
         self.train_state, self._flat = from_arrays(_stored(self._learning()), arrays), None
         self._moments = normalizers.restored(arrays)
-        self._multipliers = self._constraints.restored(arrays)
+        self._dual = self._constraints.restored(arrays)
         self.set_weights(arrays["weights"])
         self._steps, self._updates_made = int(numbers["steps"]), int(numbers["updates"])  # type: ignore[call-overload]
         if "rng" in numbers:

@@ -55,12 +55,17 @@ class OnPolicyConfig(AlgorithmConfig):
     log_std: float = param(0.0, "continuous actions: logarithm of the first standard deviation")
     max_grad_norm: float | None = param(0.5, "clip the gradient's norm; null: do not", gt=0)
     constraints: tuple[str, ...] = param(
-        (), "limits on sums over an episode of numbers in info, as in 'cost<=25'"
+        (),
+        "limits on numbers in info: on their sums over an episode, as in 'cost<=25', or their means per"
+        " step, as in 'mean(cost)<=0.1'",
     )
     constraint_rate: float = param(
-        0.02,
-        "how far a constraint's multiplier moves for each episode that is beyond by a limit",
+        0.5,
+        "how far a constraint's multiplier moves in a block whose episodes are beyond by a limit",
         gt=0,
+    )
+    constraint_damping: float = param(
+        1.0, "how much higher a multiplier is while episodes are beyond by a limit", ge=0
     )
 
 

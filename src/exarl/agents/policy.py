@@ -21,6 +21,7 @@ from exarl.export.policy import (
     ArgMaxEach,
     Layer,
     Mask,
+    Mixed,
     Normalise,
     Policy,
     Round,
@@ -37,6 +38,9 @@ from exarl.types import Array, Arrays, ArraySpec, EnvSpec, Memory, Namespace
 
 if TYPE_CHECKING:
     from exarl.agents.compiled import DeviceForward
+
+LARGEST = float(np.finfo(np.float32).max)
+"""In place of a bound that is infinite."""
 
 Parts = dict[str, dict[str, Array]]
 """What acting needs, by network; see ``by_part``."""
@@ -92,8 +96,6 @@ class NetworkPolicy:
         """The greedy policy for other programs; ValueError when the network cannot be exported, or when
         ``act`` does something else than ``greedy`` and ``squashed`` of the algorithm say."""
         algorithm, spec = self._algorithm, self._algorithm.spec
-        if spec.mixed:
-            raise ValueError("actions of numbers and choices cannot be exported: use exarl.load")
         if (name := changed(type(algorithm), "act", ("greedy", "squashed"))) is not None:
             raise ValueError(
                 f"{name} changes act(): give it greedy and squashed, which say what is exported, or"
@@ -113,6 +115,8 @@ class NetworkPolicy:
         self._compare(Policy(layers, inputs, spec.action_size), norm)
         if spec.n_actions is not None:
             return Policy((*layers, ArgMax()), inputs, 1)
+        if spec.mixed:
+            return Policy((*layers, _mixed(spec)), inputs, size)
         if spec.choices:
             return Policy((*layers, ArgMaxEach(np.array(spec.choices))), inputs, size)
         low, high = np.array(spec.action_low), np.array(spec.action_high)
@@ -131,17 +135,44 @@ class NetworkPolicy:
         )
         rows = seen.reshape(len(seen), 1, -1)  # to a recurrent policy several are one episode
         outputs = np.concatenate([evaluate(policy, row) for row in rows])
-        if not algorithm.spec.discrete:
+        spec = algorithm.spec
+        if spec.mixed:
+            numbers, outputs = np.split(outputs, [spec.numbers], 1)
+            alike = np.allclose(actions[:, : spec.numbers], numbers, rtol=1e-3, atol=1e-3)
+            alike &= _as_good(outputs, actions[:, spec.numbers :].astype(int), spec)
+        elif not spec.discrete:
             alike = np.allclose(actions.reshape(outputs.shape), outputs, rtol=1e-3, atol=1e-3)
-        else:  # of actions that are rated alike, rounding decides
-            rated = among(np, outputs, None, algorithm.spec.choices)
-            chosen = np.take_along_axis(rated, actions[..., None], -1)[..., 0]
-            alike = np.allclose(chosen, rated.max(-1), rtol=1e-3, atol=1e-4)
+        else:
+            alike = _as_good(outputs, actions, spec)
         if not alike:
             raise ValueError(
                 f"act() of {type(algorithm).__name__} does not do what its greedy, its squashed and"
                 " the exported() of its network say"
             )
+
+
+def _as_good(outputs: np.ndarray, actions: np.ndarray, spec: EnvSpec) -> bool:
+    """Whether no choice is rated higher; of those that are rated alike, rounding decides."""
+    rated = among(np, outputs, None, spec.choices)
+    chosen = np.take_along_axis(rated, actions[..., None], -1)[..., 0]
+    return np.allclose(chosen, rated.max(-1), rtol=1e-3, atol=1e-4)
+
+
+def _mixed(spec: EnvSpec) -> Mixed:
+    """Numbers in the bounds of the space, those that have none as they are, and indices."""
+    low, high = np.array(spec.action_low), np.array(spec.action_high)
+    bounded = np.isfinite(low) & np.isfinite(high)
+    low, high = (np.clip(end, -LARGEST, LARGEST) for end in (low, high))
+    counts = np.array(spec.choices)
+    return Mixed(
+        shift=np.where(bounded, (low + high) / 2, 0),
+        scale=np.where(bounded, (high - low) / 2, 1),
+        low=low,
+        high=high,
+        whole=np.full(len(low), float(spec.whole_actions)),
+        counts=counts,
+        first=np.zeros(len(counts)),
+    )
 
 
 def _masks(spec: EnvSpec) -> list[Mask]:

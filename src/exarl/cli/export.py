@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from exarl.cli import words as line
 from exarl.cli.targets import check_target
-from exarl.envs.spaces import action_values, factor_values
+from exarl.envs.spaces import action_values, factor_values, mixed_values
 from exarl.errors import CheckpointError, ConfigError, StorageError
 from exarl.export.c_header import to_c
 from exarl.export.npz import to_npz
 from exarl.export.onnx_graph import load_onnx, to_onnx
-from exarl.export.policy import Choose, ChooseEach, Policy
+from exarl.export.policy import Choose, ChooseEach, Mixed, Policy
 from exarl.records.directory import RunDirectory, expand, open_run, reason
 from exarl.records.replacing import replacing
 from exarl.run.configure import stored_id
@@ -67,7 +68,13 @@ def stored_policy(run: RunDirectory, best: bool, trust: bool = False) -> tuple[i
         raise CheckpointError(f"the policy of {run.path} cannot be exported: {error}") from error
     if (values := action_values(trained.adapter, trained.action_space)) is not None:
         policy = Policy((*policy.layers, Choose(values)), policy.inputs, values.shape[1])
-    if (table := factor_values(trained.adapter, trained.action_space)) is not None:
+    *before, last = policy.layers
+    values_of_mixed = mixed_values(trained.adapter, trained.action_space)
+    if isinstance(last, Mixed) and values_of_mixed is not None:
+        whole, first = values_of_mixed
+        ended = replace(last, whole=whole, first=first)
+        policy = replace(policy, layers=(*before, ended))
+    elif (table := factor_values(trained.adapter, trained.action_space)) is not None:
         policy = Policy((*policy.layers, ChooseEach(table)), policy.inputs, len(table))
     assert trained.steps is not None
     return trained.steps, policy

@@ -18,7 +18,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "when to stop (the first that is reached)": (*STOPS, "stop_when", "reward_window"),
     "evaluation during training": ("eval_interval", "eval_episodes"),
     "the environment": (
-        *("n_steps", "weights", "frame_stack", "drop_observations"),
+        *("n_steps", "weights", "preferences", "frame_stack", "drop_observations"),
         *("action_type", "env_failure", "max_env_failures"),
         *("env_isolation", "step_timeout", "reset_timeout"),
     ),
@@ -65,6 +65,11 @@ class LearnerConfig:
 
     weights: tuple[float, ...] = param(
         (), "of the rewards of an environment that gives several: their weighted sum is learned"
+    )
+    preferences: bool = param(
+        False,
+        "show the weights of several rewards to the policy; without weights each episode has its own,"
+        " drawn at random",
     )
     frame_stack: int = param(1, "number of latest observations stacked into one", ge=1, le=64)
     drop_observations: str = param(

@@ -182,12 +182,13 @@ def make_env(
     render_mode: str | None = None,
     drop: Sequence[str] = (),
     weights: Sequence[float] = (),
+    preferences: bool = False,
 ) -> tuple[Env, int | None]:
     """The environment without a time limit, and the limit its registration asks for. ``drop`` names
     parts of its observations that are left out. A simulation of several agents is a ``Joint``.
 
     The rollout cuts episodes itself, so that a limit can be changed and an episode be restored.
-    With ``weights`` its rewards are several, of which the weighted sum is learned.
+    With ``weights`` or ``preferences`` its rewards are several and become one, as by ``Weighted``.
     ``comm`` and ``context`` are handed on when the constructor asks for them; without a context
     given, it is a temporary one, whose folder goes with the environment.
     """
@@ -220,9 +221,9 @@ def make_env(
         env.unwrapped.spec.entry_point = spec.entry_point
     try:
         if isinstance(joint := env.unwrapped, Joint):
-            joint.see_through(lambda member: _learned_from(member, drop, weights))
+            joint.see_through(lambda member: _learned_from(member, drop, weights, preferences))
             return env, spec.max_episode_steps
-        return _learned_from(env, drop, weights), spec.max_episode_steps
+        return _learned_from(env, drop, weights, preferences), spec.max_episode_steps
     except ConfigError as error:
         close_quietly(env)
         raise ConfigError(f"environment '{id}': {error}") from error
@@ -243,11 +244,13 @@ def _also_parallel(spec: GymSpec) -> GymSpec:
     return dataclasses.replace(spec, entry_point=create)
 
 
-def _learned_from(env: Env, drop: Sequence[str], weights: Sequence[float]) -> Env:
+def _learned_from(
+    env: Env, drop: Sequence[str], weights: Sequence[float], preferences: bool
+) -> Env:
     """``env`` with what is learned from it: fewer parts, one reward, masks where it has some."""
     names = [name for name in drop if name != KEY or KEY in _parts(env)]
     env = Dropped(env, names) if names else env
-    env = Weighted(env, weights) if weights else env
+    env = Weighted(env, weights, preferences) if weights or preferences else env
     return env if KEY in drop else with_masks(env)
 
 

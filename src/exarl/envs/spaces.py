@@ -84,6 +84,21 @@ def factor_values(adapter: SpaceAdapter, space: Space) -> np.ndarray | None:
     return None if plain is None else _table(plain, axes_of(plain, adapter.spec.choices))
 
 
+def mixed_values(adapter: SpaceAdapter, space: Space) -> tuple[np.ndarray, np.ndarray] | None:
+    """Of numbers and choices in one action: which numbers are whole (1, else 0), and the first value of
+    each choice; None where an action does not have both."""
+    joined = JoinedActions.of(space) if adapter.spec.mixed else None
+    if joined is None:
+        return None
+    numbers, factors = joined.numbers, joined.factors
+    assert numbers is not None and factors is not None
+    whole = np.zeros(len(numbers.low))
+    for part, place in joined.places:
+        if isinstance(part, spaces.Box):
+            whole[place] = _is_whole(part)
+    return whole, factors.start.astype(float)
+
+
 def adapt(
     env_id: str,
     observation_space: Space,

@@ -78,7 +78,7 @@ def build_env(
         if home is not None and asks_for(learner.env, "context"):
             undo.enter_context(made_folder(home.work_dir))
             options["context"] = make_context(home.index, home.rank, learner.seed, home.work_dir)
-        options["weights"] = learner.weights
+        options |= {"weights": learner.weights, "preferences": learner.preferences}
         if isolated:
             timeouts = Timeouts(learner.step_timeout, learner.reset_timeout)
             if home is not None:

@@ -26,14 +26,19 @@ from exarl.records.replacing import replacing
 from exarl.training.divergence import NOT_FINITE
 from exarl.training.process import Learner, RunOutcome, RunProcess
 from exarl.training.rounds import Report
-from exarl.types import Array, Arrays, PyTree
+from exarl.types import Array, Arrays, EpisodeInfo, PyTree
 from exarl.workflows.base import ExaWorkflow
 from exarl.workflows.population import Member, members, table_of
 
 if TYPE_CHECKING:
+    from exarl.envs.device import Sums
     from exarl.workflows.fused_program import Carry, IterationReport
 
     Iterate = Callable[[Carry, Array, Array, Hyper, int], tuple[Carry, IterationReport]]
+
+
+_TOLD = "fused/world/told"
+"""Where a checkpoint has the numbers of info of running episodes."""
 
 
 @dataclass(frozen=True)
@@ -70,11 +75,7 @@ class Fused(ExaWorkflow):
             raise ConfigError("data_generation must be learner in workflow 'fused'")
         if config.action_type == "fixed":
             raise ConfigError("action_type must be variable in workflow 'fused'")
-        if agent.costs:
-            raise ConfigError(
-                "constraints cannot be used in workflow 'fused': use another workflow"
-            )
-        for name in ("log_info", "weights"):
+        for name in ("weights", "preferences"):
             if getattr(config, name):
                 raise ConfigError(
                     f"{name} cannot be used in workflow 'fused': use another workflow"
@@ -82,12 +83,14 @@ class Fused(ExaWorkflow):
         population = population_of(process, agent, self.config)
         count = len(population)
         check_optimizer(agent.config, process.config.total_steps, population[0])
-        if count > 1 and config.eval_interval is not None:
-            raise ConfigError("eval_interval is for one agent, not for a population")
+        for name in ("eval_interval", "log_info"):
+            if count > 1 and getattr(config, name):
+                raise ConfigError(f"{name} is for one agent, not for a population")
         from exarl.agents import compiled  # first, since it sets JAX up
-        from exarl.envs.device import functions_of
+        from exarl.envs.device import DeviceEnvs
 
-        functions_of(process.envs[0])
+        assert process.adapter is not None
+        DeviceEnvs.of(process.envs[0], process.adapter, costs=agent.costs)
         check_shares(count, self.config, config.envs_per_actor, compiled.jax.device_count())
 
     def learn(self, learner: Learner) -> RunOutcome:
@@ -111,7 +114,8 @@ class Driver:
         self._members = population_of(learner, agent, config)
         agent.swept = tuple(self._members[0])
         assert learner.adapter is not None
-        envs = DeviceEnvs.of(learner.envs[0], learner.adapter)
+        logged, costs = learner.config.log_info, agent.costs
+        envs = DeviceEnvs.of(learner.envs[0], learner.adapter, logged, costs)
         steps, window = learner.config.block_steps, learner.config.reward_window
         n_envs = config.n_envs or learner.config.envs_per_actor
         self._program = FusedProgram.of(agent, envs, n_envs, steps, window)
@@ -164,7 +168,8 @@ class Driver:
         self._steps += self._block
         self._queue.append(report)
         if not self.many:
-            self._agent.adopt(self._carry.train, self._carry.moments, self._steps)
+            carry = self._carry
+            self._agent.adopt(carry.train, carry.moments, carry.dual, self._steps)
 
     def _count(self) -> None:
         """Wait for the oldest launched iteration and report it to the loop."""
@@ -193,6 +198,7 @@ class Driver:
             lengths=lengths.astype(int).tolist(),
             lags=[0],
             unlisted=ended - len(returns),
+            info=told_of(done.info),
         )
         finite = {name: value[np.isfinite(value)] for name, value in done.metrics.items()}
         metrics = {name: float(value.mean()) for name, value in finite.items() if value.size}
@@ -209,10 +215,9 @@ class Driver:
         if self.many:
             best = int(np.nanargmax(np.where(np.isnan(self._rewards), -np.inf, self._rewards)))
             tree = self._compiled.jax.tree
-            train, moments = tree.map(
-                lambda leaf: leaf[best], (self._carry.train, self._carry.moments)
-            )
-            self._agent.adopt(train, moments, self._steps)
+            learned = (self._carry.train, self._carry.moments, self._carry.dual)
+            train, moments, dual = tree.map(lambda leaf: leaf[best], learned)
+            self._agent.adopt(train, moments, dual, self._steps)
         if self._table:
             self._write_population()
         self._loop.checkpoint(self._compiled.to_arrays(self._carry, "fused"))
@@ -267,8 +272,11 @@ class Driver:
 
     def _restored(self, states: Arrays) -> Carry:
         """The carry of a checkpoint; ConfigError, in one line, when it does not fit."""
-        unknown = self._compiled.to_arrays(self._carry.lead, "fused/lead")
-        try:  # a checkpoint of before there were leads has none
+        parts = {"fused/lead": self._carry.lead, _TOLD: self._carry.world.told}
+        unknown = {n: a for p in parts for n, a in self._compiled.to_arrays(parts[p], p).items()}
+        # A checkpoint of before there were leads has none; log_info may be another than it was.
+        states = {n: a for n, a in states.items() if n in unknown or not n.startswith(_TOLD)}
+        try:
             carry = self._compiled.from_arrays(self._carry, {**unknown, **states}, "fused")
         except ValueError as error:
             raise ConfigError(f"the checkpoint does not fit this run: {error}") from error
@@ -297,6 +305,15 @@ class Driver:
         run = self._learner.run_directory
         with writing(run.path), replacing(run.population) as aside:
             aside.write_text(table_of(self._members, self._rewards.tolist()))
+
+
+def told_of(sums: Sums) -> list[EpisodeInfo]:
+    """The numbers of info of the newest episodes [W, 5], oldest first."""
+    episodes: list[EpisodeInfo] = []
+    for at in range(max(map(len, sums.values()), default=0)):
+        found = {name: array[at].tolist() for name, array in sums.items() if array[at, 1] > 0}
+        episodes += [found] if found else []
+    return episodes[::-1]
 
 
 def population_of(

@@ -198,6 +198,19 @@ def test_what_is_allowed_is_explored_evenly() -> None:
     np.testing.assert_allclose(np.bincount(drawn, minlength=5)[[1, 3, 4]], 10_000, rtol=0.04)
 
 
+def test_a_few_rows_explore_as_many_do() -> None:
+    rng = np.random.default_rng(5)
+    allowed = rng.random((3000, 5)) < 0.5
+    allowed[~allowed.any(1), 2] = True
+    uniform = np.where(rng.random(3000) < 0.1, 1 - 1e-16, rng.random(3000))
+    together = dist.uniform_among(np, allowed, uniform)
+    for few in (1, 3):
+        rows = zip(np.split(allowed, 3000 // few), np.split(uniform, 3000 // few), strict=True)
+        drawn = np.concatenate([dist.uniform_among(np, *pair) for pair in rows])
+        np.testing.assert_array_equal(drawn, together)
+        assert drawn.dtype == together.dtype
+
+
 def test_forbidden_actions_have_no_probability_and_no_gradient() -> None:
     logits, allowed = _masked(0)
 
