@@ -182,12 +182,16 @@ def make_env(
     render_mode: str | None = None,
     drop: Sequence[str] = (),
     weights: Sequence[float] = (),
+    common_reward: bool = False,
+    policies: Mapping[str, str] | None = None,
 ) -> tuple[Env, int | None]:
     """The environment without a time limit, and the limit its registration asks for. ``drop`` names
     parts of its observations that are left out. A simulation of several agents is a ``Joint``.
 
     The rollout cuts episodes itself, so that a limit can be changed and an episode be restored.
-    With ``weights`` its rewards are several, of which the weighted sum is learned.
+    With ``weights`` its rewards are several, of which the weighted sum is learned; with
+    ``common_reward`` each of its agents is paid the mean over them. ``policies`` are the patterns of
+    the names of the agents that share one.
     ``comm`` and ``context`` are handed on when the constructor asks for them; without a context
     given, it is a temporary one, whose folder goes with the environment.
     """
@@ -220,6 +224,8 @@ def make_env(
         env.unwrapped.spec.entry_point = spec.entry_point
     try:
         if isinstance(joint := env.unwrapped, Joint):
+            joint.share(policies or {})
+            joint.common_reward = common_reward
             joint.see_through(lambda member: _learned_from(member, drop, weights))
             return env, spec.max_episode_steps
         return _learned_from(env, drop, weights), spec.max_episode_steps
