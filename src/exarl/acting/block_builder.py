@@ -18,7 +18,7 @@ from exarl.agents.constraints import COSTS
 from exarl.comm.codec import MOST_TOLD, decode_info, encode_info
 from exarl.envs.episode import check_finite
 from exarl.learning.exploration import Streams, Together
-from exarl.types import Arrays, ArraySpec, Block, Cut, End, EnvSpec, EpisodeInfo, Row
+from exarl.types import ABSENT, Arrays, ArraySpec, Block, Cut, End, EnvSpec, EpisodeInfo, Row
 
 BEGUN = "begun"
 """Prefix of the names under which a state holds an unfinished block: ``3/begun/actions``."""
@@ -112,6 +112,7 @@ class BlockBuilder:
         self._remembered = [n for n in agent.memory if f"memory/{n}" in agent.recorded]
         self._returns = np.zeros(len(env_ids), np.float32)  # discounted, see return_discount
         self._no_costs = np.zeros((len(env_ids), 2, 0), np.float32)
+        self._none_absent = np.zeros(0, bool)
         self._lead = Lead(agent.spec, agent.lead_steps, len(env_ids))
         self._draft: Draft | None = None
         self._t = 0
@@ -186,7 +187,8 @@ class BlockBuilder:
         following = draft.observations[t + 1]
         ends = draft.terminated[t], draft.truncated[t]
         costs = draft.recorded[COSTS][t] if self._agent.costs else self._no_costs
-        return Row(following, draft.rewards[t], *ends, costs)
+        absent = draft.recorded[ABSENT][t] if ABSENT in draft.recorded else self._none_absent
+        return Row(following, draft.rewards[t], *ends, costs, absent)
 
     def stepped(self, ends: Sequence[End], cuts: Sequence[Cut]) -> None:
         """Note, once the row is filled in, which episodes have ended or failed.
@@ -201,6 +203,9 @@ class BlockBuilder:
         for end in ends:
             draft.ends[end.slot].append(end)
             self._forget_memory(end.slot)
+        if ABSENT in draft.recorded:
+            for slot in np.flatnonzero(draft.recorded[ABSENT][t]):
+                self._forget_memory(int(slot))
         for i, _, total_reward, length, info in cuts:
             if length and t:
                 draft.truncated[t - 1, i] = True

@@ -47,6 +47,9 @@ def greedy(agent: ExaAgent) -> Choose:
             agent.begin_episode(episode.number)
             rows = len(episode.observation) if several else 1
             memory.update({name: array.zeros(rows) for name, array in agent.memory.items()})
+        if isinstance(episode, JointEpisode):
+            for array in memory.values():
+                array[episode.fresh] = 0
         seen = np.asarray(episode.observation, spec.observation.dtype)
         observations = seen if several else seen[None]
         actions, _ = (

@@ -60,7 +60,7 @@ class NetworkAgent(ExaAgent, Generic[C]):
         self.memory = self.algorithm.memory
         self.lead_steps = self.algorithm.lead_steps
         kept = {f"memory/{name}": spec for name, spec in self.memory.items() if name in recalls}
-        self.recorded = {**self.algorithm.recorded, **kept}
+        self.recorded = {**self.recorded, **self.algorithm.recorded, **kept}
         if config.normalize_rewards:
             self.return_discount = config.gamma
             self.recorded = {**self.recorded, "discounted_return": ArraySpec((), "float32")}
@@ -173,7 +173,7 @@ class NetworkAgent(ExaAgent, Generic[C]):
         team = self._team
         self._rng = generator(self.seed, LEARNER, 1, team.index if team else 0)
         self._steps, self._updates_made, self._flat = 0, 0, None
-        self._filled = not self.lead_steps  # whether there surely is something to learn from
+        self._filled = self._whole_blocks  # whether there surely is something to learn from
         loaded = self._layout.unpack(self.policy.weights)
         params = {name: loaded.get(name, array) for name, array in self._first.items()}
         engine = Engine(self.algorithm)
@@ -225,6 +225,11 @@ class NetworkAgent(ExaAgent, Generic[C]):
                 ready = bool(team.average(np.array([ready], np.float32), 1.0)[0] > 0)
             self._filled = ready
         return self._filled
+
+    @property
+    def _whole_blocks(self) -> bool:
+        """Whether there is something to learn from in every block."""
+        return not (self.lead_steps or self.spec.agents_change)
 
     def _progress(self) -> Array:
         """The part of the run's steps that is made."""
@@ -368,7 +373,7 @@ class NetworkAgent(ExaAgent, Generic[C]):
         if "rng" in numbers:
             restore_state(self._rng, numbers["rng"])  # type: ignore[arg-type]
         self.experience.restore(replay)
-        self._filled = not self.lead_steps
+        self._filled = self._whole_blocks
 
 
 def _stored(state: TrainState) -> TrainState:

@@ -24,7 +24,7 @@ from exarl.config import LearnerConfig
 from exarl.errors import CheckpointError, ConfigError
 from exarl.learning.exploration import Streams
 from exarl.networks.network import Network
-from exarl.types import Arrays, ArraySpec, Block, EnvSpec, Metrics
+from exarl.types import ABSENT, Arrays, ArraySpec, Block, EnvSpec, Metrics
 
 Spread = Callable[[Arrays], Arrays]
 """Lets each rank of an environment group ``generate`` a part of the rows."""
@@ -48,6 +48,11 @@ MakeNetwork = Callable[..., Network]
 @dataclass(frozen=True)
 class NoParameters:
     """The configuration of a component that has no parameters of its own."""
+
+
+def absent_in(spec: EnvSpec) -> dict[str, ArraySpec]:
+    """What blocks record where agents come and go."""
+    return {ABSENT: ArraySpec((), "bool")} if spec.agents_change else {}
 
 
 class ExaAgent(ABC):
@@ -98,6 +103,7 @@ class ExaAgent(ABC):
         self.spec = spec
         self.config = config
         self.seed = seed
+        self.recorded = {**self.recorded, **absent_in(spec)}
 
     # -- before anything is built -----------------------------------------------------------------
 

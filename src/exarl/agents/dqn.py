@@ -318,6 +318,8 @@ def make(spec: EnvSpec, config: DQNConfig, network: MakeNetwork) -> DeepQ:
     algorithm = DeepQ(
         spec, config, {"q": network(spec.action_size + bool(config.dueling or spec.choices))}
     )
+    if algorithm.memory and spec.agents_change:
+        raise ConfigError("agents_change needs a network without memory with DQN-v0: use an MLP")
     if algorithm.memory and config.data_generation != "learner":
         raise ConfigError("data_generation must be learner with a network that has memory")
     if config.normalize_rewards and config.data_generation != "learner":

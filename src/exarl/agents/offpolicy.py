@@ -20,7 +20,7 @@ from exarl.agents.optimizers import ScheduleEnd
 from exarl.config import param
 from exarl.errors import ConfigError
 from exarl.learning.returns import n_step_returns, window_rewards
-from exarl.types import Array, Batch, Namespace, Steps
+from exarl.types import ABSENT, Array, Batch, Namespace, Steps
 
 
 @dataclass(frozen=True)
@@ -101,8 +101,9 @@ class OffPolicy(Algorithm[C_co]):
         self, block: AnyBlock, steps: Steps, arrays: Mapping[str, Array]
     ) -> dict[str, Array]:
         """Of arrays over ``steps_of`` a block, the rows of the steps where its windows begin, and
-        which of these are ``known`` if it has a lead."""
-        known = {} if block.lead is None else {KNOWN: steps.known}
+        which of these are ``known`` if that may not be all."""
+        some = block.lead is not None or ABSENT in block.recorded
+        known = {KNOWN: steps.known} if some else {}
         return {n: flat(a[: len(block.rewards)]) for n, a in {**arrays, **known}.items()}
 
     def windows(

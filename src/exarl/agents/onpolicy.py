@@ -28,7 +28,7 @@ from exarl.agents.algorithm import (
     unroll,
 )
 from exarl.agents.base import MakeNetwork
-from exarl.agents.blocks import AnyBlock
+from exarl.agents.blocks import KNOWN, AnyBlock, present
 from exarl.agents.constraints import COSTS, Constraints
 from exarl.config import param
 from exarl.learning import distributions as dist
@@ -225,10 +225,14 @@ class ActorCritic(Algorithm[C_co]):
             "ended": block.ended,
             "log_prob": block.recorded["log_prob"],
         }
+        if self.spec.agents_change:
+            made[KNOWN] = present(xp, block)
         if self.config.constraints:
             made[COSTS] = block.recorded[COSTS][:, :, 0]
         if self.memory:
             ended = block.ended
+            if self.spec.agents_change:  # an agent that comes begins an episode
+                ended = ended | ~present(xp, block)
             made["reset"] = xp.concatenate([xp.zeros_like(ended[:1]), ended[:-1]])
             made |= {f"memory/{n}": block.recorded[f"memory/{n}"][0] for n in self.memory}
         return made
@@ -258,7 +262,13 @@ class ActorCritic(Algorithm[C_co]):
         made = {"log_prob": log_prob, "value": values, "target": targets, "advantage": advantages}
         if not self.memory:
             made = {name: array.reshape(-1) for name, array in made.items()}
-        kept = ("observation", "action", "reset", *(f"memory/{name}" for name in self.memory))
+        kept = (
+            "observation",
+            "action",
+            "reset",
+            KNOWN,
+            *(f"memory/{name}" for name in self.memory),
+        )
         return {**{name: rows[name] for name in kept if name in rows}, **made}
 
     def log_prob_entropy(
@@ -323,12 +333,22 @@ class ActorCritic(Algorithm[C_co]):
         found = batch["advantage"]
         if not self.config.normalize_advantages:
             return found
-        return (found - found.mean()) / (found.std() + 1e-8)
+        if KNOWN not in batch:
+            return (found - found.mean()) / (found.std() + 1e-8)
+        centred = found - mean(found, batch)
+        return centred / (xp.sqrt(mean(centred**2, batch)) + 1e-8)
+
+
+def mean(values: Array, batch: Batch) -> Array:
+    """The mean over the steps of a batch that there were."""
+    if (known := batch.get(KNOWN)) is None:
+        return values.mean()
+    return (values * known).sum() / known.sum().clip(1)
 
 
 def value_loss(values: Array, batch: Batch) -> Array:
     """Half the mean squared error of the values."""
-    return 0.5 * ((values - batch["target"]) ** 2).mean()
+    return 0.5 * mean((values - batch["target"]) ** 2, batch)
 
 
 def total(

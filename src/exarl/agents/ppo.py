@@ -13,6 +13,7 @@ from exarl.agents.onpolicy import (
     ON_POLICY_DEFAULTS,
     ActorCritic,
     OnPolicyConfig,
+    mean,
     networks_for,
     total,
     value_loss,
@@ -74,14 +75,14 @@ class ProximalPolicy(ActorCritic[PPOConfig]):
         log_ratio, clip = log_prob - batch["log_prob"], hyper["clip"]
         ratio, advantages = xp.exp(log_ratio), self.advantages(xp, batch)
         clipped = xp.clip(ratio, 1 - clip, 1 + clip)
-        policy_loss = -xp.minimum(ratio * advantages, clipped * advantages).mean()
+        policy_loss = -mean(xp.minimum(ratio * advantages, clipped * advantages), batch)
         if (limit := hyper.get("value_clip")) is not None:
             values = batch["value"] + xp.clip(values - batch["value"], -limit, limit)
-        loss, terms = total(hyper, policy_loss, value_loss(values, batch), entropy.mean())
+        loss, terms = total(hyper, policy_loss, value_loss(values, batch), mean(entropy, batch))
         return loss, {
             **terms,
-            "kl": (ratio - 1 - log_ratio).mean(),
-            "clip_fraction": (xp.abs(ratio - 1) > clip).mean(),
+            "kl": mean(ratio - 1 - log_ratio, batch),
+            "clip_fraction": mean(xp.abs(ratio - 1) > clip, batch),
         }
 
     def halt(self, hyper: Hyper) -> EarlyStop | None:

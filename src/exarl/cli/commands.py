@@ -125,6 +125,11 @@ COMMANDS: dict[str, Command] = {
         "serve:serve_env",
         on_ranks=True,
     ),
+    "relay": Command(
+        "connect a program in C to EXARL",
+        "exarl relay --to HOST:PORT -- ./reactor",
+        "relay:relay",
+    ),
     "include": Command(
         "what compilers need for the C header",
         "cc $(exarl include) -o solver solver.c",

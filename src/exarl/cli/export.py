@@ -29,6 +29,7 @@ Writes the greedy policy of a run to a file that can be used without EXARL and w
   --format onnx    a graph for ONNX runtimes; needs the extra 'exarl[export]'
   --format c       a C99 header without dependencies, also for C++ and Fortran
   --output FILE    output file (default: policy.npz, policy.onnx or policy.h in RUN)
+  --policy NAME    which of several policies (train --policies)
   --best           the policy with the best evaluation (default: the newest checkpoint's)
   --force          replace FILE if it exists
   --trust          allow code named by a run that you did not make here (docs/runs.md)
@@ -39,6 +40,7 @@ SUFFIXES = {"npz": ".npz", "onnx": ".onnx", "c": ".h"}
 def export(words: list[str]) -> int:
     run = open_run(line.take_path(words, "run directory"))
     form, output = line.take(words, "format"), line.take(words, "output")
+    name = line.take(words, "policy")
     best, force = line.take_flag(words, "best"), line.take_flag(words, "force")
     trust = line.take_flag(words, "trust")
     line.nothing_left(words)
@@ -49,16 +51,19 @@ def export(words: list[str]) -> int:
     check_target(path, force)
     if form == "onnx":
         load_onnx()  # fails early if it is not installed
-    steps, policy = stored_policy(run, best, trust)
+    steps, policy = stored_policy(run, best, trust, name)
     write(policy, form, path)
     sys.stdout.write(f"policy after {steps:,} steps\n")
     sys.stdout.write(f"{path}: {policy.inputs} inputs, {policy.outputs} outputs\n")
     return 0
 
 
-def stored_policy(run: RunDirectory, best: bool, trust: bool = False) -> tuple[int, Policy]:
-    """Return the number of training steps and the greedy policy of a run."""
-    trained = load(run.path, best=best, trust=trust)
+def stored_policy(
+    run: RunDirectory, best: bool, trust: bool = False, name: str | None = None
+) -> tuple[int, Policy]:
+    """Return the number of training steps and the greedy policy of a run, of several the one with this
+    name."""
+    trained = load(run.path, best=best, trust=trust, policy=name)
     describe = getattr(trained.agent, "exported", None)
     if describe is None:
         raise ConfigError(f"agent '{stored_id(run, 'agent')}' cannot be exported")

@@ -19,6 +19,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "evaluation during training": ("eval_interval", "eval_episodes"),
     "the environment": (
         *("n_steps", "weights", "preferences", "frame_stack", "drop_observations"),
+        *("policies", "agents_change", "common_reward"),
         *("action_type", "env_failure", "max_env_failures"),
         *("env_isolation", "step_timeout", "reset_timeout"),
     ),
@@ -70,6 +71,15 @@ class LearnerConfig:
         False,
         "show the weights of several rewards to the policy; without weights each episode has its own,"
         " drawn at random",
+    )
+    policies: tuple[str, ...] = param(
+        (), "policies of the agents of a simulation, as in 'prey=agent_*'; none: all share one"
+    )
+    agents_change: bool = param(
+        False, "the agents of a simulation of several come and go within an episode"
+    )
+    common_reward: bool = param(
+        False, "pay each agent of a simulation of several the mean of what all of them are paid"
     )
     frame_stack: int = param(1, "number of latest observations stacked into one", ge=1, le=64)
     drop_observations: str = param(
@@ -153,12 +163,22 @@ class LearnerConfig:
                     f"{name} needs env_isolation process: an environment that hangs can only be"
                     " stopped if it runs in its own process"
                 )
+        self._check_several_agents()
         if self.process_per_env > 1 and (isolated or self.env_failure == "restart"):
             key = "env_isolation process" if isolated else "env_failure restart"
             raise ConfigError(
                 f"{key} needs process_per_env 1: ranks that step an environment together cannot be"
                 " replaced one by one"
             )
+
+    def _check_several_agents(self) -> None:
+        for name in ("policies", "agents_change", "common_reward"):
+            for key, given in (
+                ("env_isolation process", self.env_isolation == "process"),
+                ("workflow fused", self.workflow == "fused"),
+            ):
+                if given and getattr(self, name):
+                    raise ConfigError(f"{name} is for several agents, which {key} cannot have")
 
     def _check_stop_when(self) -> None:
         if self.stop_when is None:

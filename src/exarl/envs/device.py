@@ -114,13 +114,13 @@ class DeviceEnvs:
 
         ConfigError where the environment cannot be on a device, or has not one of the ``costs``.
         """
-        seen = own_space(env.observation_space)
+        functions, seen = functions_of(env), own_space(env.observation_space)
         if not isinstance(seen, spaces.Box):
             raise ConfigError(f"on the device observations are a Box, not {seen}")
         decode = decoder(adapter, env.action_space, jnp)
         spec = adapter.spec
         limit, frames, dtype = spec.max_episode_steps, adapter.frames, spec.observation.dtype
-        functions, masked = functions_of(env), seen is not env.observation_space
+        masked = seen is not env.observation_space
         if masked and not hasattr(functions, METHOD):
             raise ConfigError(
                 f"on the device an action mask comes from {METHOD}(state) of the functions: add it, or"

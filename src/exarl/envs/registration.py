@@ -183,12 +183,16 @@ def make_env(
     drop: Sequence[str] = (),
     weights: Sequence[float] = (),
     preferences: bool = False,
+    common_reward: bool = False,
+    policies: Mapping[str, str] | None = None,
 ) -> tuple[Env, int | None]:
     """The environment without a time limit, and the limit its registration asks for. ``drop`` names
     parts of its observations that are left out. A simulation of several agents is a ``Joint``.
 
     The rollout cuts episodes itself, so that a limit can be changed and an episode be restored.
-    With ``weights`` or ``preferences`` its rewards are several and become one, as by ``Weighted``.
+    With ``weights`` or ``preferences`` its rewards are several and become one, as by ``Weighted``;
+    with ``common_reward`` each of its agents is paid the mean over them. ``policies`` are the patterns
+    of the names of the agents that share one.
     ``comm`` and ``context`` are handed on when the constructor asks for them; without a context
     given, it is a temporary one, whose folder goes with the environment.
     """
@@ -221,6 +225,8 @@ def make_env(
         env.unwrapped.spec.entry_point = spec.entry_point
     try:
         if isinstance(joint := env.unwrapped, Joint):
+            joint.share(policies or {})
+            joint.common_reward = common_reward
             joint.see_through(lambda member: _learned_from(member, drop, weights, preferences))
             return env, spec.max_episode_steps
         return _learned_from(env, drop, weights, preferences), spec.max_episode_steps

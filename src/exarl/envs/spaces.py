@@ -31,6 +31,11 @@ class SpaceAdapter:
     encode: Callable[[Any], Any]
     decode: Callable[[Any], Any]
     frames: int = 1  # of the last steps, stacked in the observations of ``spec``
+    seats: tuple[SpaceAdapter, ...] = ()  # of each agent, where not all share a policy
+
+    def of(self, place: int) -> SpaceAdapter:
+        """The adapter of one of the agents."""
+        return self.seats[place % len(self.seats)] if self.seats else self
 
 
 def decoder(adapter: SpaceAdapter, space: Space, xp: Any) -> Callable[[Any], Any]:

@@ -178,7 +178,9 @@ def made_for(learner: LearnerConfig, model: Mapping[str, object], spec: EnvSpec)
     if spec.choices:
         numbers = [f"{spec.numbers} numbers"] if spec.mixed else []
         action = " and ".join([*numbers, *(f"one of {count}" for count in spec.choices)])
+    several = {"policies": ", ".join(learner.policies)} if learner.policies else {}
     return {
+        **several,
         "agent": learner.agent,
         "model_type": learner.model_type,
         "layer_norm": json.dumps(bool(model.get("layer_norm"))),

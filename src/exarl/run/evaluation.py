@@ -16,14 +16,15 @@ from exarl import registry
 from exarl.acting.evaluation import Choose, Played
 from exarl.acting.joint_episode import JointEpisode
 from exarl.config import Configuration, parse_flags
-from exarl.envs.base import Env, Space
+from exarl.envs.base import Env
 from exarl.envs.episode import Episode
 from exarl.envs.layout import apart
+from exarl.envs.member import MemberEpisode
 from exarl.errors import ConfigError
 from exarl.records.directory import RunDirectory, open_run
 from exarl.records.metrics import info_columns
 from exarl.run.abort import abort
-from exarl.run.build import adapter_for, build_agent
+from exarl.run.build import adapter_of, build_agent
 from exarl.run.configure import configure, configure_again
 from exarl.run.policy import TrainedPolicy, policy_of
 from exarl.run.stage import Stage, check_groups
@@ -175,13 +176,18 @@ def compare(
                 acting = source
                 if isinstance(source, RunDirectory):
                     acting = policy_of(
-                        source, settings[i], stage.spaces, checkpoint=checkpoint, best=best
+                        source,
+                        settings[i],
+                        stage.spaces,
+                        stage.policies,
+                        checkpoint=checkpoint,
+                        best=best,
                     )
                 elif isinstance(source, str):
                     own = configure(
                         None, flags, {"env": common.learner.env, **given, "agent": source}
                     )
-                    acting = untrained(own, stage.spaces)
+                    acting = untrained(own, stage)
                 elif isinstance(source, type):
                     acting = source(env=stage.env) if "env" in parameters_of(source) else source()
                 contestants.append(contestant(name_of(policies[i]), common.learner.env, acting))
@@ -236,10 +242,11 @@ def check_one_environment(settings: Sequence[tuple[AnyPolicy, Configuration]]) -
         raise ConfigError(f"{name} and {policy} have different environments: {differs}")
 
 
-def untrained(configuration: Configuration, spaces: tuple[Space, Space]) -> TrainedPolicy:
+def untrained(configuration: Configuration, stage: Stage) -> TrainedPolicy:
     """A new agent, as it begins."""
-    adapter = adapter_for(configuration, *spaces, configuration.learner.n_steps)
-    return TrainedPolicy(build_agent(configuration, adapter.spec), adapter, spaces)
+    limit = configuration.learner.n_steps
+    adapter = adapter_of(configuration, stage.spaces, stage.policies, limit)
+    return TrainedPolicy(build_agent(configuration, adapter.spec), adapter, stage.spaces[0])
 
 
 def parameters_of(function: Callable[..., Any]) -> set[str]:
@@ -268,6 +275,8 @@ def contestant(name: str, env: str, policy: Any) -> Contestant:
             reset()
             if isinstance(policy, TrainedPolicy):
                 policy.agent.begin_episode(episode.number)
+        elif isinstance(policy, TrainedPolicy) and isinstance(episode, JointEpisode):
+            policy.reset(episode.fresh)
         several = isinstance(episode, JointEpisode)
         members = episode.members if isinstance(episode, JointEpisode) else [episode]
         if isinstance(policy, TrainedPolicy):
@@ -280,7 +289,10 @@ def contestant(name: str, env: str, policy: Any) -> Contestant:
 
 
 def _asked(act: Callable[..., Any], asks: set[str], episode: Episode) -> Any:
-    """What a controller does in an episode, told what it ``asks`` for."""
+    """What a controller does in an episode, told what it ``asks`` for; None for an agent that is not
+    there."""
+    if isinstance(episode, MemberEpisode) and not episode.present:
+        return None
     observation, mask = apart(episode.env.observation_space, episode.raw)
     told = {"mask": mask, "agent": episode.agent}
     return act(observation, **{name: told[name] for name in asks if told[name] is not None})

@@ -23,6 +23,7 @@ from exarl.envs.base import Env
 from exarl.envs.episode import Episode
 from exarl.envs.guard import close_quietly
 from exarl.envs.joint import members_of
+from exarl.envs.member import make_episode
 from exarl.envs.spaces import SpaceAdapter
 from exarl.errors import ConfigError
 from exarl.learning.exploration import Streams
@@ -73,7 +74,7 @@ def build_environments(
             env = group.join(env, shared, slot)
         guard = build_guard(task.configuration, home)
         told, costs = config.log_info, costs_of(task.configuration)
-        make = partial(Episode, guard=guard, log_info=told, costs=costs)
+        make = partial(make_episode, guard=guard, log_info=told, costs=costs)
         members = members_of(env)
         check_width(config, env)
         episodes += [

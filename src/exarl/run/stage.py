@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -13,8 +14,8 @@ from exarl.comm.messages import Tag, decode, encode
 from exarl.config import Configuration
 from exarl.envs import group
 from exarl.envs.base import Env, Space
-from exarl.envs.episode import Episode
-from exarl.envs.joint import members_of
+from exarl.envs.joint import members_of, policies_in
+from exarl.envs.member import make_episode
 from exarl.envs.spaces import as_given
 from exarl.envs.structured import unflattened
 from exarl.errors import ConfigError
@@ -56,15 +57,19 @@ class Stage:
         self._channel = mpi.Channel(comm) if comm is not None else None
         self._shared = mpi.Channel(own) if own is not None and self._members > 1 else None
         self.env, limit = build_env(configuration, own, **options)
-        member = members_of(self.env)[0]
-        given = member.action_space  # which has no parts where actions travel
-        self.spaces: tuple[Space, Space] = member.observation_space, unflattened(given)
+        members = members_of(self.env)
+        each = [(m.observation_space, m.action_space) for m in members]
+        # An action space that travels has no parts there.
+        self.spaces: list[tuple[Space, Space]] = [(seen, unflattened(a)) for seen, a in each]
+        """Of each agent in the environment."""
+        self.policies = policies_in(self.env)
+        raw = [as_given(learner.env, *own) for own in each]
         if self._shared is not None and not self._member:
             self.env = group.join(self.env, self._shared, 0)
         guard = build_guard(configuration, **options) if self._shared is None else None
         make = partial(
-            Episode,
-            adapter=as_given(learner.env, self.spaces[0], given),
+            make_episode,
+            adapter=replace(raw[0], seats=tuple(raw)),
             limit=learner.n_steps or limit,
             seed=learner.seed,
             env_id=0,
