@@ -58,6 +58,10 @@ NOT_TOLD: EpisodeInfo = {}
 ACTOR_PHASES = ("env", "inference", "send", "wait", "restart")
 """What an actor spends its time on; ``Block.seconds`` is in this order."""
 
+PLACE = "place"
+"""The recorded array [T, B, 2] that says to which environment a step belongs, by number, and which step
+of its episode it is. Blocks have it in a run that keeps its episodes (``record``)."""
+
 FAILURES = ("raise", "crash", "timeout", "nan", "shape")
 """How an environment fails; ``Block.failures`` counts in this order."""
 

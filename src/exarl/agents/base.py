@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -25,6 +25,9 @@ from exarl.errors import CheckpointError, ConfigError
 from exarl.learning.exploration import Streams
 from exarl.networks.network import Network
 from exarl.types import Arrays, ArraySpec, Block, EnvSpec, Metrics
+
+if TYPE_CHECKING:
+    from exarl.agents.prior import Prior
 
 Spread = Callable[[Arrays], Arrays]
 """Lets each rank of an environment group ``generate`` a part of the rows."""
@@ -89,6 +92,8 @@ class ExaAgent(ABC):
     """Whether it learns wrongly from blocks of older weights unless its ``vtrace`` is on."""
     total_steps: int | None = None
     """Environment steps after which the run ends, if it is given; set before ``set_learner``."""
+    prior: Prior | None = None
+    """Episodes from before the run, of which a part of each batch is; set before ``set_learner``."""
     learns_in_team: bool = False
     """Whether several learners can train this agent together (``join_team``, ``train_in_team``)."""
     compiling: Callable[[], AbstractContextManager[None]] = nullcontext
@@ -190,6 +195,14 @@ class ExaAgent(ABC):
         A learner that got no block passes None. ``steps`` are those of all blocks together.
         """
         raise NotImplementedError
+
+    def train_on_prior(self, updates: int) -> Metrics:
+        """Make this many updates from the prior data and what else is known; as ``train`` returns."""
+        raise ConfigError(f"{type(self).__name__} does not learn from prior data")
+
+    def clone(self, updates: int) -> Metrics:
+        """Make this many updates towards the actions of the prior data; the mean ``clone_loss``."""
+        raise ConfigError(f"{type(self).__name__} does not learn from prior data")
 
     def ended_schedules(self, steps: int, updates: int) -> Mapping[str, str]:
         """Lines for the user on the schedules that are over after ``steps`` and ``updates``, by what

@@ -213,7 +213,7 @@ def build_agent(configuration: Configuration, spec: EnvSpec) -> ExaAgent:
     agent: ExaAgent = agent_class(
         spec, configuration.build("agent", agent_class.Config), network, learner.seed
     )
-    agent.total_steps = learner.total_steps
+    agent.total_steps = learner.total_steps or None  # 0: it makes none
     return agent
 
 
