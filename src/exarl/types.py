@@ -61,6 +61,9 @@ ACTOR_PHASES = ("env", "inference", "send", "wait", "restart")
 ABSENT = "absent"
 """Recorded in a block [T, B], where agents come and go: who was not there at a step. What else the
 block says of that step is void."""
+PLACE = "place"
+"""The recorded array [T, B, 2] that says to which environment a step belongs, by number, and which step
+of its episode it is. Blocks have it in a run that keeps its episodes (``record``)."""
 
 FAILURES = ("raise", "crash", "timeout", "nan", "shape")
 """How an environment fails; ``Block.failures`` counts in this order."""

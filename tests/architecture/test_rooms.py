@@ -13,7 +13,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("types", "registry"),
     ("config", "export"),
     ("networks", "learning", "replay", "comm", "records"),
-    ("agents", "envs", "display", "plan"),
+    ("agents", "envs", "data", "display", "plan"),
     ("acting", "science"),
     ("training",),
     ("workflows",),
@@ -50,7 +50,7 @@ PERMITS = {
     "safetensors": Permit(("records", "agents", "comm"), lazy=True),
     "matplotlib": Permit(("display", "report", "envs", "science", "plan"), lazy=True),
     "scipy": Permit(("science", "sweep"), lazy=True),
-    "h5py": Permit(("science",), lazy=True),
+    "h5py": Permit(("science", "data"), lazy=True),
     "rich": Permit(("display", "cli", "sweep"), lazy=True),
     "wandb": Permit(("records",), lazy=True),
     "mlflow": Permit(("records",), lazy=True),
@@ -129,6 +129,7 @@ def test_jax_comes_only_when_it_is_asked_for(sources: list[Any]) -> None:
     """Agents import the compiling module inside ``set_learner``, users the adapters themselves; the
     modules made of compiled functions are imported like it."""
     heavy = (
+        "exarl.agents.cloning",
         "exarl.agents.compiled",
         "exarl.agents.device_experience",
         "exarl.agents.device_replay",

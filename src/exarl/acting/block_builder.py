@@ -18,7 +18,7 @@ from exarl.agents.constraints import COSTS
 from exarl.comm.codec import MOST_TOLD, decode_info, encode_info
 from exarl.envs.episode import check_finite
 from exarl.learning.exploration import Streams, Together
-from exarl.types import ABSENT, Arrays, ArraySpec, Block, Cut, End, EnvSpec, EpisodeInfo, Row
+from exarl.types import ABSENT, PLACE, Arrays, ArraySpec, Block, Cut, End, EnvSpec, EpisodeInfo, Row
 
 BEGUN = "begun"
 """Prefix of the names under which a state holds an unfinished block: ``3/begun/actions``."""
@@ -113,6 +113,8 @@ class BlockBuilder:
         self._returns = np.zeros(len(env_ids), np.float32)  # discounted, see return_discount
         self._no_costs = np.zeros((len(env_ids), 2, 0), np.float32)
         self._none_absent = np.zeros(0, bool)
+        self._ages = np.zeros(len(env_ids), np.int64)  # steps made in the present episodes
+        self._placed = PLACE in agent.recorded
         self._lead = Lead(agent.spec, agent.lead_steps, len(env_ids))
         self._draft: Draft | None = None
         self._t = 0
@@ -153,6 +155,8 @@ class BlockBuilder:
         draft, t = self._now()
         for name in self._remembered:
             draft.recorded[f"memory/{name}"][t] = self._memory[name]
+        if self._placed:
+            draft.recorded[PLACE][t] = np.stack([self._env_ids, self._ages], 1)
         return PolicyInput(draft.observations[t], self._streams, self._memory)
 
     def answer(self, chosen: np.ndarray, extras: Arrays) -> None:
@@ -203,6 +207,7 @@ class BlockBuilder:
         for end in ends:
             draft.ends[end.slot].append(end)
             self._forget_memory(end.slot)
+            self._ages[end.slot] = -1  # 0 at the next step
         if ABSENT in draft.recorded:
             for slot in np.flatnonzero(draft.recorded[ABSENT][t]):
                 self._forget_memory(int(slot))
@@ -218,6 +223,9 @@ class BlockBuilder:
             self._forget_memory(i)
             for name in self._remembered:
                 draft.recorded[f"memory/{name}"][t, i] = 0
+            self._ages[i] = 0
+            if self._placed:
+                draft.recorded[PLACE][t, i, 1] = 0
 
     def again(self, policy: ActingPolicy, cut: Cut) -> None:
         """Choose the action of an environment that failed, in its new episode.
@@ -237,6 +245,7 @@ class BlockBuilder:
     def advance(self) -> None:
         """Go on to the next step."""
         self._t += 1
+        self._ages += 1
 
     def finish(
         self, version: int, restarts: int, failures: np.ndarray, seconds: np.ndarray
@@ -280,6 +289,8 @@ class BlockBuilder:
             named = {"stream": np.array(self._streams.position), "return": self._returns[slot]}
             named |= {f"memory/{name}": array[slot].copy() for name, array in self._memory.items()}
             named |= self._lead.column(slot)
+            if self._placed:
+                named["age"] = self._ages[slot]
             arrays |= {f"{env_id}/{name}": array for name, array in named.items()}
         return arrays
 
@@ -322,6 +333,7 @@ class BlockBuilder:
                 self._streams.seek(int(own["stream"]))
                 self._returns[slot] = own.get("return", 0.0)
                 self._lead.fill(slot, own)
+                self._ages[slot] = int(own.get("age", 0))
                 for name, array in self._memory.items():
                     array[slot] = own.get(f"memory/{name}", 0)
         self.forget(changed)
@@ -330,7 +342,7 @@ class BlockBuilder:
         """Reset the discounted return and the memory of these slots, whose episodes are over."""
         self._lead.cut(slots)
         for slot in slots:
-            self._returns[slot] = 0
+            self._returns[slot] = self._ages[slot] = 0
             self._forget_memory(slot)
 
     def _forget_memory(self, slot: int) -> None:

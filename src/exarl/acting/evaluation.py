@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,6 +31,17 @@ class Played:
     def ended_by(self) -> str:
         """``termination``, ``truncation`` or ``failure``."""
         return "failure" if self.failed else "termination" if self.terminated else "truncation"
+
+
+class Move(NamedTuple):
+    """One step as the environment saw it; its first has the observation of the reset before it."""
+
+    before: Any
+    action: Any
+    reward: float
+    terminated: bool
+    truncated: bool
+    after: Any
 
 
 Choose = Callable[[Episode | JointEpisode], Any]
@@ -62,21 +74,31 @@ def greedy(agent: ExaAgent) -> Choose:
 
 
 def play(
-    choose: Choose, episode: Episode | JointEpisode, on_step: Callable[[Any], None] | None = None
+    choose: Choose,
+    episode: Episode | JointEpisode,
+    on_step: Callable[[Any], None] | None = None,
+    on_move: Callable[[Move], None] | None = None,
 ) -> Played:
-    """Play one episode; ``on_step`` is called with the environment after reset and each step."""
+    """Play one episode; ``on_step`` is called with the environment after reset and each step, and
+    ``on_move`` with each step."""
     episode.begin()
     terminated = truncated = False
     while not (terminated or truncated):
         if on_step is not None:
             on_step(episode.env)
+        before = copy.deepcopy(episode.raw) if isinstance(episode, Episode) and on_move else None
         action = choose(episode)
         try:
-            _, _, terminated, truncated = episode.step(action)
+            _, reward, terminated, truncated = episode.step(action)
         except FAILING as error:
             told = episode.info
             episode.recover(error)
             return Played(episode.total_reward, episode.length, False, failed=True, info=told)
+        if on_move is not None and isinstance(episode, Episode):
+            taken = action if episode.taken is None else episode.taken
+            paid = float(reward)  # type: ignore[arg-type]
+            ends = bool(terminated), bool(truncated)
+            on_move(Move(before, taken, paid, *ends, copy.deepcopy(episode.raw)))
     if on_step is not None:
         on_step(episode.env)
     return Played(episode.total_reward, episode.length, terminated, info=episode.info)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping
-from typing import Generic, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import numpy as np
 
@@ -15,9 +16,10 @@ from exarl.agents.base import ExaAgent, MakeNetwork, Spread, Team
 from exarl.agents.constraints import Constraints, Dual
 from exarl.agents.experience import Experience
 from exarl.agents.normalizers import Normalizers
-from exarl.agents.offpolicy import OffPolicyConfig, check_devices
+from exarl.agents.offpolicy import LEARNS_ALONE, OffPolicyConfig, check_replay
 from exarl.agents.optimizers import check_optimizer, follows_run, step_size_end
 from exarl.agents.policy import NetworkPolicy, Parts, by_part, changed, recalled
+from exarl.agents.prior import make_cloner, prior_rows, with_returns
 from exarl.config import LearnerConfig
 from exarl.errors import CheckpointError, ConfigError
 from exarl.export.policy import Policy
@@ -28,7 +30,9 @@ from exarl.networks.network import Network
 from exarl.networks.precision import Reduced
 from exarl.types import Array, Arrays, ArraySpec, Block, EnvSpec, Metrics
 
-LEARNS_ALONE = "replay_device must be host with several learners (learner_procs)"
+if TYPE_CHECKING:
+    from exarl.agents.cloning import Cloner
+    from exarl.agents.prior import Prior
 
 C = TypeVar("C", bound=AlgorithmConfig)
 
@@ -89,19 +93,7 @@ class NetworkAgent(ExaAgent, Generic[C]):
         cls, config: AlgorithmConfig, run: LearnerConfig, *, learners: int, lags: bool
     ) -> None:
         if isinstance(config, OffPolicyConfig):
-            if config.n_step > run.block_steps and run.model_type == "LSTM":
-                raise ConfigError(
-                    f"n_step={config.n_step} needs block_steps >= n_step, not {run.block_steps}, with"
-                    " an LSTM, which learns from whole blocks"
-                )
-            if learners > 1 and config.replay_device == "device":
-                raise ConfigError(LEARNS_ALONE)
-            check_devices(config, run.workflow, learners)
-            if learners > config.batch_size:
-                raise ConfigError(
-                    f"batch_size={config.batch_size} cannot be shared by learner_procs={learners}:"
-                    " each learner needs at least one transition of a batch"
-                )
+            check_replay(config, run, learners)
         check_optimizer(config, run.total_steps)
         super().check(config, run, learners=learners, lags=lags)
 
@@ -181,9 +173,27 @@ class NetworkAgent(ExaAgent, Generic[C]):
         self.train_state = to_device(engine.init(self.hyper, params, norm))
         # The learner of a run sets ``compiling`` after this.
         observer = CompileObserver(lambda: self.compiling())  # noqa: PLW0108
+        rows = None
+        if self.prior is not None:
+            rows = prior_rows(self.algorithm, self.hyper, self.prior.blocks)
+            self._see_prior(self.prior)
         self.experience: Experience = make_experience(
-            engine, self.hyper, self._team, self.acting_order, observer, self._rng
+            engine, self.hyper, team, self.acting_order, observer, self._rng, self.prior, rows
         )
+        self._make_cloner = partial(
+            make_cloner, self.algorithm, self.hyper, rows, self.seed, observer
+        )
+        self._cloner: Cloner | None = None
+
+    def _see_prior(self, prior: Prior) -> None:
+        """Let the normalisers see prior data, as each learner of a team does for itself."""
+        if not self._normalizers.used:
+            return
+        for block in prior.blocks:
+            seen = with_returns(block, self.return_discount or 0.0)
+            sums = self._normalizers.sums(np, self._moments, seen)
+            self._moments = self._normalizers.after(np, self._moments, sums)
+        self._renew_norm()
 
     def train(self, block: Block) -> Metrics:
         return self.train_in_team(block, block.steps)
@@ -211,6 +221,18 @@ class NetworkAgent(ExaAgent, Generic[C]):
         if not updates or not self._can_learn(rows):
             self.experience.add(rows)
             return self._report(0, {})
+        return self._update(rows, updates, joined=joined)
+
+    def train_on_prior(self, updates: int) -> Metrics:
+        return self._update(None, updates)
+
+    def clone(self, updates: int) -> Metrics:
+        self._cloner = self._cloner or self._make_cloner()
+        self.train_state, metrics = self._cloner.learn(self._learning(), updates)
+        self._flat = None
+        return metrics
+
+    def _update(self, rows: Arrays | None, updates: int, *, joined: bool = False) -> Metrics:
         state, made, learn = self._learning(), self._updates_made, self.experience.learn
         self.train_state, metrics = learn(state, rows, updates, made, joined=joined)
         self._updates_made += updates
@@ -240,8 +262,6 @@ class NetworkAgent(ExaAgent, Generic[C]):
         """Let the normalisers see a block; all learners of a team call it and see all blocks."""
         if not (self._normalizers.used or self._constraints):
             return
-        from exarl.agents.compiled import to_device
-
         if self._normalizers.used:
             sums = self._normalizers.sums_of_team(self._moments, block, self._team)
             self._moments = self._normalizers.after(np, self._moments, sums)
@@ -250,6 +270,11 @@ class NetworkAgent(ExaAgent, Generic[C]):
             self._dual = self._constraints.after(np, self.hyper, self._dual, ended)
             told = self._constraints.metrics(np, self.hyper, self._dual, ended)
             self._told = {n: float(value) for n, value in told.items() if np.isfinite(value)}
+        self._renew_norm()
+
+    def _renew_norm(self) -> None:
+        from exarl.agents.compiled import to_device
+
         self.train_state = self._learning()._replace(norm=to_device(self._norm()))
 
     def _norm(self) -> dict[str, Array]:
@@ -349,6 +374,7 @@ class NetworkAgent(ExaAgent, Generic[C]):
             "steps": self._steps,
             "updates": self._updates_made,
             "rng": json_state(self._rng),
+            **({"prior": dict(self.prior.sums)} if self.prior is not None else {}),
         }
         beside = normalizers.stored(self._moments) | self._constraints.stored(self._dual)
         return {**arrays, **beside, **replay}, numbers
@@ -357,6 +383,8 @@ class NetworkAgent(ExaAgent, Generic[C]):
         """CheckpointError or ValueError, in one line, where the arrays are not those of this agent."""
         from exarl.agents.compiled import from_arrays
 
+        if self.prior is not None:
+            self.prior.check_same(numbers.get("prior"))
         replay = {n.removeprefix("replay/"): a for n, a in arrays.items() if n[:7] == "replay/"}
         if isinstance(self.config, OffPolicyConfig):
             there = "device" if "seed" in replay else "host"

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -25,6 +25,9 @@ from exarl.errors import CheckpointError, ConfigError
 from exarl.learning.exploration import Streams
 from exarl.networks.network import Network
 from exarl.types import ABSENT, Arrays, ArraySpec, Block, EnvSpec, Metrics
+
+if TYPE_CHECKING:
+    from exarl.agents.prior import Prior
 
 Spread = Callable[[Arrays], Arrays]
 """Lets each rank of an environment group ``generate`` a part of the rows."""
@@ -94,6 +97,8 @@ class ExaAgent(ABC):
     """Whether it learns wrongly from blocks of older weights unless its ``vtrace`` is on."""
     total_steps: int | None = None
     """Environment steps after which the run ends, if it is given; set before ``set_learner``."""
+    prior: Prior | None = None
+    """Episodes from before the run, of which a part of each batch is; set before ``set_learner``."""
     learns_in_team: bool = False
     """Whether several learners can train this agent together (``join_team``, ``train_in_team``)."""
     compiling: Callable[[], AbstractContextManager[None]] = nullcontext
@@ -205,6 +210,14 @@ class ExaAgent(ABC):
         """Learn from several blocks that are joined to one (``types.concatenate``), as ``train`` would
         from one after another, but all of them are known before the first update."""
         return self.train(block)
+
+    def train_on_prior(self, updates: int) -> Metrics:
+        """Make this many updates from the prior data and what else is known; as ``train`` returns."""
+        raise ConfigError(f"{type(self).__name__} does not learn from prior data")
+
+    def clone(self, updates: int) -> Metrics:
+        """Make this many updates towards the actions of the prior data; the mean ``clone_loss``."""
+        raise ConfigError(f"{type(self).__name__} does not learn from prior data")
 
     def ended_schedules(self, steps: int, updates: int) -> Mapping[str, str]:
         """Lines for the user on the schedules that are over after ``steps`` and ``updates``, by what

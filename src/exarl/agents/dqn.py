@@ -39,6 +39,9 @@ from exarl.learning.exploration import (
 )
 from exarl.types import Array, ArraySpec, Batch, EnvSpec, Memory, Metrics, Namespace, Params
 
+MARGIN = 0.8
+"""By how much a cloned action is to be better than others."""
+
 
 @dataclass(frozen=True)
 class DQNConfig(OffPolicyConfig):
@@ -195,6 +198,15 @@ class DeepQ(OffPolicy[DQNConfig]):
         if "weight" in batch:
             metrics["priority"] = sizes if sizes.ndim == 1 else sizes.mean(0)
         return value, metrics
+
+    def clone_loss(self, xp: Namespace, hyper: Hyper, params: Params, batch: Batch) -> Array:
+        """The large-margin loss of Hester et al. (arXiv 1704.03732): by how much the best of the other
+        actions, with a margin added, exceeds the one of the batch. Values are not driven apart beyond
+        the margin, so that learning can go on from them."""
+        q_values = self.q_values(xp, params, batch["observation"])
+        chosen = losses.select(xp, q_values, batch["action"])
+        others = xp.arange(q_values.shape[-1]) != batch["action"][..., None]
+        return ((q_values + MARGIN * others).max(-1) - chosen).mean()
 
     def targets(self, xp: Namespace, params: Params, target: Params, batch: Batch) -> Array:
         """Bellman targets [N]."""

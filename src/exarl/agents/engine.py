@@ -271,8 +271,10 @@ class Engine:
         first: Array,
         beta: Array,
         updates: int,
+        share: int = 0,
     ) -> tuple[TrainState, Store, Metrics]:
-        """All updates of a block, from batches of ``size`` that are drawn on the device.
+        """All updates of a block, from batches of ``size`` that are drawn on the device, of which
+        ``share`` rows are prior data.
 
         Priorities are those at the block's beginning for all its updates, and are set after the last.
         """
@@ -283,11 +285,11 @@ class Engine:
             hyper,
             state,
             first + jnp.arange(updates),
-            lambda number: batch(self.algorithm.draws, size, store, sums, beta, number),
+            lambda number: batch(self.algorithm.draws, size, store, sums, beta, number, share),
         )
         priority = metrics.pop("priority", None)
         if places is not None and priority is not None:
-            priorities = jnp.ravel(priority)
+            priorities = jnp.ravel(jnp.asarray(priority)[:, share:])
             store = rated(store, places.ravel(), priorities, config.priority_scale)
         return state, store, summarised(metrics)
 

@@ -103,7 +103,8 @@ class FreshBlocks:
 
 
 class HostReplay:
-    """A replay in the host's memory.
+    """A replay in the host's memory. ``prior_share`` rows of a batch are drawn from ``prior``, or all
+    while the replay is empty.
 
     All batches of a block are drawn with the priorities before its first update, and priorities are
     set after its last. ``padded`` makes the updates of blocks that are joined.
@@ -117,6 +118,8 @@ class HostReplay:
         rng: np.random.Generator,
         batch_size: int,
         padded: Update | None = None,
+        prior: Arrays | None = None,
+        prior_share: int = 0,
     ) -> None:
         config = algorithm.config
         assert isinstance(config, OffPolicyConfig)
@@ -126,6 +129,7 @@ class HostReplay:
         self.replay: PrioritisedReplay | UniformReplay = UniformReplay(config.replay_capacity)
         if config.priority_scale:
             self.replay = PrioritisedReplay(config.replay_capacity, config.priority_scale)
+        self._prior, self._prior_share = prior, prior_share
         self._whole = True  # whether this learner contributes to the batches of its team
         self._unrated: tuple[np.ndarray, float | Array] | None = (
             None  # rows and priorities on their way
@@ -136,7 +140,7 @@ class HostReplay:
         return self._padded is not None
 
     def ready(self, rows: Arrays | None) -> bool:
-        return self.replay.size > 0 or count_known(rows) > 0
+        return bool(self._prior) or self.replay.size > 0 or count_known(rows) > 0
 
     def add(self, rows: Arrays | None) -> None:
         self._rate()
@@ -155,19 +159,21 @@ class HostReplay:
     ) -> tuple[TrainState, Metrics]:
         self.add(rows)
         self._tell_whether_whole()
-        batches = self.sample(updates, made) if self.replay.size else None
+        batches = self.sample(updates, made) if self.replay.size or self._prior else None
         index = batches.pop("index", None) if batches else None
         if joined and updates > 1 and self._padded is not None and batches is not None:
             state, metrics = self._padded(state, padded(batches, updates), updates)
         else:
             state, metrics = self._update(state, batches, updates)
         if (priorities := metrics.pop("priority", None)) is not None and index is not None:
+            if self._prior:
+                priorities = priorities[:, -index.shape[1] :]  # type: ignore[index]
             self._unrated = (index, priorities)
         return state, metrics
 
     def _tell_whether_whole(self) -> None:
         """Log when updates begin without this learner's share of a batch, and when it is there."""
-        if self._whole == (self.replay.size > 0):
+        if self._prior or self._whole == (self.replay.size > 0):
             return
         self._whole = not self._whole
         if self._whole:
@@ -178,14 +184,31 @@ class HostReplay:
 
     def sample(self, updates: int, made: int) -> Arrays:
         """The batches of all updates of a block, [updates, batch, ...]."""
-        shape = (updates, self._batch_size)
-        if isinstance(self.replay, PrioritisedReplay):
+        of_prior = 0
+        if self._prior:
+            of_prior = self._prior_share if self.replay.size else self._batch_size
+        own, batches = (updates, self._batch_size - of_prior), {}
+        if own[1] and isinstance(self.replay, PrioritisedReplay):
             beta = float(beta_after(np, self._config, self._hyper, made))
-            batches = self.replay.sample(self._rng, *shape, beta=beta)
-        else:
-            batches = self.replay.sample(self._rng, *shape)
-        drawn = self._algorithm.draws(self._rng, *shape)
+            batches = self.replay.sample(self._rng, *own, beta=beta)
+        elif own[1]:
+            batches = self.replay.sample(self._rng, *own)
+        if of_prior:
+            batches = self._joined(batches, (updates, of_prior))
+        drawn = self._algorithm.draws(self._rng, updates, self._batch_size)
         return {**batches, **{name: np.asarray(array) for name, array in drawn.items()}}
+
+    def _joined(self, own: Arrays, shape: tuple[int, int]) -> Arrays:
+        """Batches with rows of the prior data, all alike, before the replay's own."""
+        assert self._prior
+        places = self._rng.integers(len(next(iter(self._prior.values()))), size=shape)
+        rows = {name: array.take(places, axis=0) for name, array in self._prior.items()}
+        if isinstance(self.replay, PrioritisedReplay):
+            rows["weight"] = np.ones(shape, np.float32)
+        index = {"index": own["index"]} if "index" in own else {}
+        if own:
+            rows = {name: np.concatenate([a, own[name]], 1) for name, a in rows.items()}
+        return {**rows, **index}
 
     def _rate(self) -> None:
         """Set the priorities that the last block's updates computed, which waits for them."""

@@ -13,8 +13,9 @@ from exarl.agents.device_experience import DeviceReplay
 from exarl.agents.engine import Engine
 from exarl.agents.experience import Experience, FreshBlocks, HostReplay
 from exarl.agents.offpolicy import OffPolicyConfig, share_of
+from exarl.agents.prior import Prior
 from exarl.agents.updates import compile_padded, compile_updates, on_devices
-from exarl.types import Array
+from exarl.types import Array, Arrays
 
 
 def make_experience(
@@ -24,11 +25,21 @@ def make_experience(
     acting: Callable[[TrainState], Sequence[Array]],
     observer: CompileObserver,
     rng: np.random.Generator,
+    prior: Prior | None = None,
+    prior_rows: Arrays | None = None,
 ) -> Experience:
-    """The replay or the blocks that a learner's updates are made from, alone or in a ``team``."""
+    """The replay or the blocks that a learner's updates are made from, alone or in a ``team``.
+
+    Beside a replay, ``prior`` says how many rows of a batch come from ``prior_rows``.
+    """
+
+    def of_prior(size: int) -> int:
+        return prior.share(size) if prior is not None else 0
+
     algorithm, cfg = engine.algorithm, engine.algorithm.config
     if isinstance(cfg, OffPolicyConfig) and cfg.replay_device == "device":
-        return DeviceReplay(engine, hyper, acting, observer, int(rng.integers(2**32)))
+        seed, share = int(rng.integers(2**32)), of_prior(cfg.batch_size)
+        return DeviceReplay(engine, hyper, acting, observer, seed, prior_rows, share)
     index, learners = (team.index, team.size) if team else (0, 1)
     if not isinstance(cfg, OffPolicyConfig):
         update = compile_updates(engine, hyper, team, acting, observer)
@@ -40,4 +51,4 @@ def make_experience(
         update = on_devices(update, cfg.learner_devices)
     elif learners == 1:
         padded = compile_padded(engine, hyper, acting, observer)
-    return HostReplay(algorithm, hyper, update, rng, size, padded)
+    return HostReplay(algorithm, hyper, update, rng, size, padded, prior_rows, of_prior(size))

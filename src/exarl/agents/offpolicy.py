@@ -17,10 +17,10 @@ from exarl.agents.algorithm import (
 )
 from exarl.agents.blocks import KNOWN, AnyBlock, Rewarded, steps_of
 from exarl.agents.optimizers import ScheduleEnd
-from exarl.config import param
+from exarl.config import LearnerConfig, param
 from exarl.errors import ConfigError
 from exarl.learning.returns import n_step_returns, window_rewards
-from exarl.types import ABSENT, Array, Batch, Namespace, Steps
+from exarl.types import ABSENT, Array, Batch, Namespace, Params, Steps
 
 
 @dataclass(frozen=True)
@@ -122,6 +122,10 @@ class OffPolicy(Algorithm[C_co]):
         single = window_rewards(xp, rewards, last, n_step)
         return {"rewards": single, "discount": discounts}, last
 
+    def clone_loss(self, xp: Namespace, hyper: Hyper, params: Params, batch: Batch) -> Array:
+        """How unlike the actions of a batch those of the first acting network are."""
+        raise ConfigError(f"{type(self).__name__} cannot clone actions: clone must be 0")
+
     def schedule_ends(self) -> tuple[ScheduleEnd, ...]:
         cfg = self.config
         if not cfg.priority_scale or cfg.priority_beta == 1:
@@ -167,6 +171,26 @@ def share_of(batch_size: int, index: int, learners: int) -> int:
     """How many transitions of a batch are those of learner ``index``; the first take a remainder."""
     whole, remainder = divmod(batch_size, learners)
     return whole + (index < remainder)
+
+
+LEARNS_ALONE = "replay_device must be host with several learners (learner_procs)"
+
+
+def check_replay(config: OffPolicyConfig, run: LearnerConfig, learners: int) -> None:
+    """ConfigError if such a run cannot have this replay."""
+    if config.n_step > run.block_steps and run.model_type == "LSTM":
+        raise ConfigError(
+            f"n_step={config.n_step} needs block_steps >= n_step, not {run.block_steps}, with"
+            " an LSTM, which learns from whole blocks"
+        )
+    if learners > 1 and config.replay_device == "device":
+        raise ConfigError(LEARNS_ALONE)
+    check_devices(config, run.workflow, learners)
+    if learners > config.batch_size:
+        raise ConfigError(
+            f"batch_size={config.batch_size} cannot be shared by learner_procs={learners}:"
+            " each learner needs at least one transition of a batch"
+        )
 
 
 def check_devices(config: OffPolicyConfig, workflow: str, learners: int) -> None:

@@ -42,6 +42,8 @@ from exarl.types import Array, Arrays, ArraySpec, Batch, EnvSpec, Memory, Metric
 
 LOG_STD_MIN, LOG_STD_MAX = -10.0, 2.0
 CRITICS = ("q1", "q2")
+INSIDE = 0.999
+"""The largest action that cloning asks for."""
 
 
 @dataclass(frozen=True)
@@ -234,6 +236,18 @@ class SoftActorCritic(OffPolicy[SACConfig]):
         mean, log_std = self._gaussian(xp, outputs)
         before = mean + xp.exp(log_std) * noise
         return xp.tanh(before), squashed_log_prob(xp, noise, log_std, before)
+
+    def clone_loss(self, xp: Namespace, hyper: Hyper, params: Params, batch: Batch) -> Array:
+        """Minus the mean log-likelihood of the actions."""
+        outputs, actions = self.apply(xp, params, "policy", batch["observation"]), batch["action"]
+        if self.discrete:
+            log_p = log_softmax(xp, self.among(xp, outputs, batch["observation"]))
+            return -losses.select(xp, log_p, actions).mean()
+        mean, log_std = self._gaussian(xp, outputs)
+        # An action at a bound, to which tanh only leads at infinity, counts as a little within it.
+        before = xp.arctanh(actions.reshape(len(actions), -1).clip(-INSIDE, INSIDE))
+        noise = (before - mean) * xp.exp(-log_std)
+        return -squashed_log_prob(xp, noise, log_std, before).mean()
 
     def least_q(self, xp: Namespace, critics: Params, observations: Array, actions: Array) -> Array:
         """The lesser critic's values: [N] of actions, or of all of them [N, A] if discrete."""

@@ -81,6 +81,11 @@ COMMANDS: dict[str, Command] = {
         "exarl watch RUN [--once]",
         "watch:watch",
     ),
+    "data": Command(
+        "show, convert, import recorded episodes",
+        "exarl data RUN|PATH [--to csv episodes.csv]",
+        "data:data",
+    ),
     "export": Command(
         "write a policy for other programs",
         "exarl export RUN --format npz|onnx|c",

@@ -10,12 +10,13 @@ from exarl.config.schema import param
 from exarl.errors import ConfigError
 
 LEVELS = ("debug", "info", "warning", "error")
-STOPS = ("total_steps", "n_episodes", "wall_time", "target_reward")
+STOPS = ("total_steps", "n_episodes", "updates", "wall_time", "target_reward")
 """The parameters that end a run."""
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "what to train": ("agent", "env", "workflow", "model_type", "seed"),
     "when to stop (the first that is reached)": (*STOPS, "stop_when", "reward_window"),
+    "experience from before": ("prior_data", "prior_part", "clone"),
     "evaluation during training": ("eval_interval", "eval_episodes"),
     "the environment": (
         *("n_steps", "weights", "preferences", "frame_stack", "drop_observations"),
@@ -24,7 +25,10 @@ GROUPS: dict[str, tuple[str, ...]] = {
         *("env_isolation", "step_timeout", "reset_timeout"),
     ),
     "ranks and blocks": ("envs_per_actor", "block_steps", "learner_procs", "process_per_env"),
-    "files": ("output_dir", "run_dir", "checkpoint_interval", "keep_checkpoints"),
+    "files": (
+        *("output_dir", "run_dir", "checkpoint_interval", "keep_checkpoints"),
+        *("record", "record_limit"),
+    ),
     "logging": (
         *("log_info", "log_level", "log_to", "log_online", "log_project", "watchdog", "profile"),
     ),
@@ -41,8 +45,13 @@ class LearnerConfig:
     workflow: str = param("sync", "how experience reaches the learner; see 'exarl list workflows'")
     model_type: str = param("MLP", "network of the agent; see 'exarl list models'")
 
-    total_steps: int | None = param(None, "stop after this number of environment steps", ge=1)
+    total_steps: int | None = param(
+        None,
+        "stop after this number of environment steps; 0: learn from prior_data alone, for updates",
+        ge=0,
+    )
     n_episodes: int | None = param(None, "stop after this number of episodes", ge=1)
+    updates: int | None = param(None, "stop after this number of updates", ge=1)
     wall_time: float | None = param(None, "stop after this number of seconds", gt=0)
     target_reward: float | None = param(
         None, "stop when the mean return of the last reward_window episodes reaches this"
@@ -57,6 +66,14 @@ class LearnerConfig:
     )
     reward_window: int = param(
         100, "number of latest episodes in the reported mean return", ge=1, le=10**7
+    )
+
+    prior_data: tuple[str, ...] = param(
+        (), "recorded runs or datasets, comma-separated, of which a part of each batch is taken"
+    )
+    prior_part: float = param(0.5, "that part; the rest is fresh experience", gt=0, lt=1)
+    clone: int = param(
+        0, "updates that first make the policy do what was done in prior_data", ge=0, le=10**9
     )
 
     eval_interval: int | None = param(
@@ -126,6 +143,11 @@ class LearnerConfig:
     )
     checkpoint_interval: float = param(60.0, "seconds between checkpoints; 0: every block", ge=0)
     keep_checkpoints: int = param(3, "number of newest checkpoints to keep", ge=1)
+    record: bool = param(False, "keep every episode in the run directory, as a Minari dataset")
+    record_limit: str | None = param(
+        None,
+        "the most that record keeps, such as 2GB or 500episodes: the oldest go first; null: everything",
+    )
     log_info: tuple[str, ...] = param(
         (), "numbers of the environment's info that become metrics: names, or all"
     )
@@ -153,6 +175,7 @@ class LearnerConfig:
     def __post_init__(self) -> None:
         self.log_level_name()
         self._check_stop_when()
+        self._check_prior()
         for name in ("output_dir", "run_dir"):
             if getattr(self, name) == "":
                 raise ConfigError(f"{name} must name a folder")
@@ -179,6 +202,21 @@ class LearnerConfig:
             ):
                 if given and getattr(self, name):
                     raise ConfigError(f"{name} is for several agents, which {key} cannot have")
+
+    @property
+    def offline(self) -> bool:
+        """Whether nothing is learned but prior data."""
+        return self.total_steps == 0
+
+    def _check_prior(self) -> None:
+        if self.clone and not self.prior_data:
+            raise ConfigError("clone needs prior_data, whose actions it imitates")
+        if self.offline and not (self.prior_data and self.updates):
+            raise ConfigError("total_steps 0 learns from prior_data alone: give it and updates")
+        if self.offline and (self.workflow != "sync" or self.learner_procs > 1):
+            raise ConfigError("total_steps 0 learns in one process: use workflow sync on one rank")
+        if self.offline and self.record:
+            raise ConfigError("total_steps 0 acts in no environment: there is nothing to record")
 
     def _check_stop_when(self) -> None:
         if self.stop_when is None:

@@ -56,6 +56,7 @@ def _on_the_clock(row: Row, done: float, limit: float) -> float:
 RULES = (
     StopRule("total_steps", "timesteps_total", "timesteps_total", _at_step_rate),
     StopRule("n_episodes", "episodes_total", "episodes_total", _at_rate_so_far),
+    StopRule("updates", "updates_total", "updates_total", _at_rate_so_far),
     StopRule("wall_time", "time_total_s", "wall_s", _on_the_clock),
     StopRule("target_reward", REWARD, "last_reward_mean"),
 )
@@ -70,6 +71,8 @@ def first_met(config: LearnerConfig, reached: Callable[[str], float | None]) -> 
     """
     for rule in RULES:
         limit = getattr(config, rule.key)
+        if rule.key == "total_steps" and config.offline:
+            continue  # such a run makes no steps, and ends by its updates
         if limit is not None and (value := reached(rule.column)) is not None and value >= limit:
             return rule.key
     return None

@@ -262,7 +262,7 @@ def build_agent(configuration: Configuration, spec: EnvSpec, seed: int | None = 
         network,
         learner.seed if seed is None else seed,
     )
-    agent.total_steps = learner.total_steps
+    agent.total_steps = learner.total_steps or None  # 0: it makes none
     return agent
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 import numpy as np
 
 from exarl import registry
-from exarl.acting.evaluation import Choose, Played
+from exarl.acting.evaluation import Choose, Move, Played
 from exarl.acting.joint_episode import JointEpisode
 from exarl.config import Configuration, parse_flags
 from exarl.envs.base import Env
@@ -108,6 +108,10 @@ class Spectator(NamedTuple):
     """Called on the first rank with each episode of each policy, in order."""
     on_step: Callable[[Env], None] | None = None
     """Called in the first episode, with the environment after reset and after each step."""
+    on_start: Callable[[Stage], None] = lambda stage: None
+    """Called once, before the first episode."""
+    on_move: Callable[[Move], None] | None = None
+    """Called with each step that this process plays."""
 
 
 def evaluate(
@@ -191,6 +195,7 @@ def compare(
                 elif isinstance(source, type):
                     acting = source(env=stage.env) if "env" in parameters_of(source) else source()
                 contestants.append(contestant(name_of(policies[i]), common.learner.env, acting))
+            spectator.on_start(stage)
             return _play_all(contestants, stage, episodes, spectator)
     except BaseException as error:
         if comm is not None:
@@ -207,7 +212,8 @@ def _play_all(
     results: list[EvaluationResult] = []
     for each in contestants:
         watch = None if results else spectator.on_step
-        played = stage.play(each.choose, episodes, partial(spectator.on_episode, each), watch)
+        told = partial(spectator.on_episode, each)
+        played = stage.play(each.choose, episodes, told, watch, spectator.on_move)
         results.append(EvaluationResult(each.name, each.env, played, each.steps))
     return results if stage.first else []
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from exarl.acting.rollout import Rollout
 from exarl.agents.base import ExaAgent
+from exarl.agents.prior import Prior
 from exarl.comm.channel import Channel
 from exarl.comm.codec import BlockCodec
 from exarl.config import STOPS, LearnerConfig, tuned_in
@@ -29,13 +30,14 @@ from exarl.errors import ConfigError
 from exarl.learning.exploration import Streams
 from exarl.records.checkpoint import fitting
 from exarl.run.build import Home, build_agent, build_episode, build_evaluator, build_guard, costs_of
+from exarl.run.recording import build_recording
 from exarl.run.situation import situation_of
 from exarl.run.start import Stored
 from exarl.run.task import Peers, ProcessTask
 from exarl.training.divergence import MOST_ROLLBACKS
 from exarl.training.loop import LearningLoop
 from exarl.training.process import Actor, Learner, RunProcess
-from exarl.types import Arrays
+from exarl.types import PLACE, Arrays, ArraySpec
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,8 @@ def build_process(task: ProcessTask, peers: Peers, environments: Environments | 
     adapter = environments.adapter if environments is not None else None
     spec = peers.share_spec(adapter.spec if adapter is not None else None)
     agent = build_agent(task.configuration, spec)
+    if task.config.record:
+        agent.recorded = {**agent.recorded, PLACE: ArraySpec((2,), "int64")}
     return RunProcess(
         config=task.config,
         layout=task.layout,
@@ -156,10 +160,14 @@ def build_learner(
     actor: Actor | None,
     progress: Progress,
     stack: contextlib.ExitStack,
+    prior: Prior | None = None,
 ) -> Learner:
     """The learning half of the agent in its loop, going on from ``stored``; ``stack`` closes it."""
     config, first = task.config, task.role.rank == 0
     learning = build_agent(task.configuration, process.agent.spec)
+    learning.prior = prior
+    if config.clone:
+        learning.metrics = (*learning.metrics, "clone_loss")
     if peers.team is not None:
         learning.join_team(peers.team)
     learning.set_learner()
@@ -180,12 +188,19 @@ def build_learner(
         situation=situation_of(task.configuration, task.workflow, task.layout),
         model=task.configuration.values["model"],
         callbacks=task.callbacks,
+        recording=build_recording(
+            task.configuration, process.agent.spec, task.run, task.clock, fresh=stored is None
+        ),
     )
     stack.callback(loop.abandon)
+    if prior is not None:
+        steps = sum(block.steps for block in prior.blocks)
+        progress.note(f"prior data: {len(prior.blocks):,} episodes, {steps:,} steps")
     return Learner(
         **vars(process),
         loop=loop,
-        fresh=stored is None,
+        # With prior data the first weights do not follow from the seed alone.
+        fresh=stored is None and prior is None,
         states=stored.states if stored is not None else {},
         backlog=stored.backlog if stored is not None else (),
         team=peers.team,

@@ -8,7 +8,7 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from exarl.acting.evaluation import Choose, Played, play
+from exarl.acting.evaluation import Choose, Move, Played, play
 from exarl.comm import channel as mpi
 from exarl.comm.messages import Tag, decode, encode
 from exarl.config import Configuration
@@ -100,6 +100,11 @@ class Stage:
         """Whether this is the rank that has the results."""
         return self._group == self._member == 0
 
+    @property
+    def alone(self) -> bool:
+        """Whether this process plays all episodes."""
+        return self._groups == self._members == 1
+
     def serve(self) -> bool:
         """On a rank on which no policy acts: take part in the steps of its group until the end. Return
         whether this is one."""
@@ -113,15 +118,17 @@ class Stage:
         episodes: int,
         on_episode: Callable[[int, Played], None],
         on_step: Callable[[Env], None] | None = None,
+        on_move: Callable[[Move], None] | None = None,
     ) -> tuple[Played, ...]:
         """Play this group's share of the episodes; on the first rank, all of them.
 
-        ``on_episode`` is called there for each; ``on_step`` in episode 0.
+        ``on_episode`` is called there for each; ``on_step`` in episode 0, ``on_move`` with each step
+        of this group's.
         """
         mine: dict[int, Played] = {}
         for number in range(self._group, episodes, self._groups):
             self._episode.number = number - 1
-            mine[number] = play(choose, self._episode, None if number else on_step)
+            mine[number] = play(choose, self._episode, None if number else on_step, on_move)
             if self._groups == 1:
                 on_episode(number, mine[number])
         if self._groups > 1:

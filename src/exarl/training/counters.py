@@ -52,6 +52,12 @@ class Counters:
             before = self.failures.get(str(env_id), [0] * len(counts))
             self.failures[str(env_id)] = [a + b for a, b in zip(before, counts, strict=True)]
 
+    @property
+    def place(self) -> int:
+        """How far a run is, in what its checkpoints and evaluations are named by: environment steps, or
+        updates where it makes none."""
+        return self.steps or self.updates
+
     def column(self, name: str) -> int:
         """The present value of a column that counts; KeyError for any other."""
         if name in self.totals:
