@@ -111,6 +111,7 @@ class BlockBuilder:
         self._memory = {name: spec.zeros(len(env_ids)) for name, spec in agent.memory.items()}
         self._remembered = [n for n in agent.memory if f"memory/{n}" in agent.recorded]
         self._returns = np.zeros(len(env_ids), np.float32)  # discounted, see return_discount
+        self._simulations = np.ones(len(env_ids), np.int64)  # begun since the last block
         self._no_costs = np.zeros((len(env_ids), 2, 0), np.float32)
         self._lead = Lead(agent.spec, agent.lead_steps, len(env_ids))
         self._draft: Draft | None = None
@@ -198,6 +199,7 @@ class BlockBuilder:
         """
         draft, t = self._now()
         self._moved = True
+        self._count_begun([*ends, *cuts])
         for end in ends:
             draft.ends[end.slot].append(end)
             self._forget_memory(end.slot)
@@ -263,7 +265,9 @@ class BlockBuilder:
             failures,
             self._lead.steps,
             told(finished),
+            int(self._simulations.sum()),
         )
+        self._simulations[:] = 0
         self._lead.follow(block)
         return block
 
@@ -275,6 +279,7 @@ class BlockBuilder:
             named = {"stream": np.array(self._streams.position), "return": self._returns[slot]}
             named |= {f"memory/{name}": array[slot].copy() for name, array in self._memory.items()}
             named |= self._lead.column(slot)
+            named["simulations"] = np.array(self._simulations[slot])
             arrays |= {f"{env_id}/{name}": array for name, array in named.items()}
         return arrays
 
@@ -304,6 +309,7 @@ class BlockBuilder:
     def moved(self, cuts: Sequence[Cut], seen: np.ndarray) -> None:
         """Note that these episodes were lost between two steps; ``seen`` are the new observations."""
         if self._draft is None:
+            self._count_begun(cuts)
             self.forget([cut.slot for cut in cuts])
             return
         for cut in cuts:
@@ -316,6 +322,7 @@ class BlockBuilder:
             if own := named_for(f"{env_id}/", arrays):
                 self._streams.seek(int(own["stream"]))
                 self._returns[slot] = own.get("return", 0.0)
+                self._simulations[slot] = own.get("simulations", 0)
                 self._lead.fill(slot, own)
                 for name, array in self._memory.items():
                     array[slot] = own.get(f"memory/{name}", 0)
@@ -327,6 +334,11 @@ class BlockBuilder:
         for slot in slots:
             self._returns[slot] = 0
             self._forget_memory(slot)
+
+    def _count_begun(self, over: Sequence[End | Cut]) -> None:
+        """Count the episodes that began where these were over."""
+        for each in over:
+            self._simulations[each.slot] += 1
 
     def _forget_memory(self, slot: int) -> None:
         for array in self._memory.values():

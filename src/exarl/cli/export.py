@@ -58,6 +58,10 @@ def export(words: list[str]) -> int:
 def stored_policy(run: RunDirectory, best: bool, trust: bool = False) -> tuple[int, Policy]:
     """Return the number of training steps and the greedy policy of a run."""
     trained = load(run.path, best=best, trust=trust)
+    if trained.residual is not None:
+        raise ConfigError(
+            f"{run.path} cannot be exported: its policy corrects a controller (residual)"
+        )
     describe = getattr(trained.agent, "exported", None)
     if describe is None:
         raise ConfigError(f"agent '{stored_id(run, 'agent')}' cannot be exported")

@@ -26,6 +26,7 @@ from exarl.run.abort import abort
 from exarl.run.build import adapter_for, build_agent
 from exarl.run.configure import configure, configure_again
 from exarl.run.policy import TrainedPolicy, policy_of
+from exarl.run.residual import ResidualPolicy, controller_named, without_controller
 from exarl.run.stage import Stage, check_groups
 
 if TYPE_CHECKING:
@@ -167,7 +168,7 @@ def compare(
     common = next(iter(settings.values()), None) or configure(None, flags, given)
     check_groups(common.learner.process_per_env, comm.size if comm is not None else 1)
     try:
-        with Stage(common, comm, options) as stage:
+        with Stage(without_controller(common), comm, options) as stage:
             if stage.serve():
                 return []
             contestants = []
@@ -216,11 +217,7 @@ def source_of(policy: AnyPolicy) -> Any:
         return open_run(text, fixed=True)
     if text in registry.agents:
         return text
-    module, _, attribute = text.partition(":")
-    try:
-        return getattr(registry.import_named(module), attribute)
-    except (ImportError, AttributeError, ValueError, TypeError) as error:
-        raise ConfigError(f"controller '{text}' cannot be imported: {error}") from error
+    return controller_named(text)
 
 
 def check_one_environment(settings: Sequence[tuple[AnyPolicy, Configuration]]) -> None:
@@ -238,8 +235,11 @@ def check_one_environment(settings: Sequence[tuple[AnyPolicy, Configuration]]) -
 
 def untrained(configuration: Configuration, spaces: tuple[Space, Space]) -> TrainedPolicy:
     """A new agent, as it begins."""
-    adapter = adapter_for(configuration, *spaces, configuration.learner.n_steps)
-    return TrainedPolicy(build_agent(configuration, adapter.spec), adapter, spaces)
+    residual = ResidualPolicy.of(configuration, spaces)
+    acting = residual.spaces if residual is not None else spaces
+    adapter = adapter_for(configuration, *acting, configuration.learner.n_steps)
+    agent = build_agent(configuration, adapter.spec)
+    return TrainedPolicy(agent, adapter, spaces, residual=residual)
 
 
 def parameters_of(function: Callable[..., Any]) -> set[str]:

@@ -31,6 +31,7 @@ from exarl.records.checkpoint import (
 from exarl.records.directory import RunDirectory, open_run, read_json
 from exarl.run.build import adapter_for, build_agent, build_env
 from exarl.run.configure import configure_again, lookup
+from exarl.run.residual import ResidualPolicy, without_controller
 from exarl.types import Arrays
 
 
@@ -47,10 +48,12 @@ class TrainedPolicy:
         adapter: SpaceAdapter,
         spaces: tuple[Space, Space],
         steps: int | None = None,
+        residual: ResidualPolicy | None = None,
     ) -> None:
         self._seen, self.action_space = spaces
         self.observation_space = own_space(self._seen)
         self.agent, self.adapter, self.steps = agent, adapter, steps
+        self.residual = residual
         self._memory: Arrays = {}
         self._frames: np.ndarray | None = None  # [rows, frames, ...]
         self._rows = 0
@@ -59,7 +62,12 @@ class TrainedPolicy:
         """Forget what was seen: an episode begins. With ``rows``, in these environments of a batch."""
         if rows is None:
             self._memory, self._frames, self._rows = {}, None, 0
+            if self.residual is not None:
+                self.residual.begin()
             return
+        if self.residual is not None:
+            for row in rows:
+                self.residual.begin(row)
         for array in self._memory.values():
             array[list(rows)] = 0
         if self._rows:
@@ -102,7 +110,10 @@ class TrainedPolicy:
 
     def act_on(self, observations: Sequence[Any]) -> list[Any]:
         """The actions for several observations, each with its mask in it where there are masks."""
-        spec = self.adapter.spec
+        spec, residual = self.adapter.spec, self.residual
+        bases = residual.bases(list(observations)) if residual is not None else []
+        if residual is not None:
+            observations = [residual.seen(*each) for each in zip(observations, bases, strict=True)]
         encoded = [np.asarray(self.adapter.encode(each)) for each in observations]
         seen = np.stack(encoded).astype(spec.observation.dtype, copy=False)
         expected = spec.observation.shape[self.adapter.frames > 1 :]
@@ -118,11 +129,15 @@ class TrainedPolicy:
         else:
             actions, _ = self.agent.action(seen)
         chosen = actions.tolist() if spec.n_actions is not None else actions
-        return [self.adapter.decode(action) for action in chosen]
+        decoded = [self.adapter.decode(action) for action in chosen]
+        if residual is None:
+            return decoded
+        return [residual.action(*each) for each in zip(bases, decoded, strict=True)]
 
     def _begin(self, rows: int) -> None:
         """Make the memory of ``rows`` environments, unless there is one."""
-        if self._rows not in (0, rows) and (self.agent.memory or self.adapter.frames > 1):
+        remembers = self.agent.memory or self.adapter.frames > 1 or self.residual is not None
+        if self._rows not in (0, rows) and remembers:
             raise ValueError(
                 f"the policy remembers {self._rows} environments, not {rows}: call reset() first"
             )
@@ -163,7 +178,7 @@ def load(
         own = stored_spaces(directory)
     except LookupError:
         configuration = configure_again(directory, trust=trust)
-        whole, _ = build_env(configuration)
+        whole, _ = build_env(without_controller(configuration))
         env = members_of(whole)[0]
         own = env.observation_space, unflattened(env.action_space)
         env.close()
@@ -179,11 +194,13 @@ def policy_of(
     best: bool = False,
 ) -> TrainedPolicy:
     """The policy of a run, for an environment that has these spaces."""
-    adapter = adapter_for(configuration, *spaces, configuration.learner.n_steps)
+    residual = ResidualPolicy.of(configuration, spaces)
+    acting = residual.spaces if residual is not None else spaces
+    adapter = adapter_for(configuration, *acting, configuration.learner.n_steps)
     agent = build_agent(configuration, adapter.spec)
     wanted = made_for(configuration.learner, configuration.values["model"], adapter.spec)
     steps = load_weights(agent, run, wanted, checkpoint, best)
-    return TrainedPolicy(agent, adapter, spaces, steps)
+    return TrainedPolicy(agent, adapter, spaces, steps, residual)
 
 
 def stored_spaces(run: RunDirectory) -> tuple[Space, Space]:
@@ -191,7 +208,9 @@ def stored_spaces(run: RunDirectory) -> tuple[Space, Space]:
     manifest = read_json(run.manifest)
     with contextlib.suppress(ValueError, TypeError):
         stored: Mapping[str, Any] = manifest["spec"]["spaces"]
-        return space_from_json(stored["observation"]), space_from_json(stored["action"])
+        seen = stored.get("base_observation", stored["observation"])  # of a run with residual
+        acted = stored.get("base_action", stored["action"])
+        return space_from_json(seen), space_from_json(acted)
     raise LookupError(f"{run.manifest} names no spaces")
 
 
