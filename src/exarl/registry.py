@@ -141,6 +141,7 @@ agents = Registry(
         "A3C-v0": "exarl.agents.a2c:A3C",
         "PPO-v0": "exarl.agents.ppo:PPO",
         "Random-v0": "exarl.agents.random:Random",
+        "Search-v0": "exarl.agents.search:SearchAgent",
     },
 )
 workflows = Registry(

@@ -261,6 +261,7 @@ class Block:
     )
     lead: Steps | None = None  # the steps before the block, as many as the agent asks for
     episode_info: tuple[EpisodeInfo, ...] = ()  # of the last episodes of those K, with log_info
+    simulations: int = 0  # episodes begun
 
     @classmethod
     def of(
@@ -338,7 +339,11 @@ BLOCK_ARRAYS = (
 )
 """The arrays every block has, in the order in which they travel; ``comm.codec`` has their shapes."""
 
-BLOCK_NUMBERS: Mapping[str, Callable[[Iterable[int]], int]] = {"version": min, "restarts": sum}
+BLOCK_NUMBERS: Mapping[str, Callable[[Iterable[int]], int]] = {
+    "version": min,
+    "restarts": sum,
+    "simulations": sum,
+}
 """The whole numbers every block has, in the order in which they travel, and how those of several
 blocks are joined."""
 

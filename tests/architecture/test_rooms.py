@@ -60,7 +60,8 @@ PERMITS = {
     "imageio_ffmpeg": Permit(("cli",), lazy=True),
     "zmq": Permit(("envs",), lazy=True),
     "ray": Permit(("comm/cluster.py",), lazy=True),
-    "optuna": Permit(("sweep",), lazy=True),
+    "optuna": Permit(("sweep", "learning/search.py"), lazy=True),
+    "cmaes": Permit(("learning/search.py",), lazy=True),
     "plotly": Permit(("report",), lazy=True),
 }
 

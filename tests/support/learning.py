@@ -20,7 +20,7 @@ from exarl.envs.spaces import SpaceAdapter, adapt
 from exarl.learning.exploration import Streams
 from exarl.networks.lstm import LSTM, LSTMConfig
 from exarl.networks.mlp import MLP, MLPConfig
-from exarl.types import Arrays, ArraySpec, Block, EnvSpec
+from exarl.types import BLOCK_NUMBERS, Arrays, ArraySpec, Block, EnvSpec
 
 MakeEnv = Callable[[int], "gymnasium.Env[Any, Any]"]
 """An environment by its number."""
@@ -179,11 +179,12 @@ def assert_same_arrays(one: Arrays, other: Arrays) -> None:
 
 def assert_same_block(one: Block, other: Block) -> None:
     """All but the time spent."""
-    apart = ("seconds", "recorded", "version", "restarts", "lead", "episode_info")
+    apart = ("seconds", "recorded", *BLOCK_NUMBERS, "lead", "episode_info")
     names = [n for n in vars(one) if n not in apart]
     assert_same_arrays({n: getattr(one, n) for n in names}, {n: getattr(other, n) for n in names})
     assert_same_arrays(dict(one.recorded), dict(other.recorded))
-    assert (one.version, one.restarts) == (other.version, other.restarts)
+    for name in BLOCK_NUMBERS:
+        assert getattr(one, name) == getattr(other, name), name
     told = [
         [{n: list(sums) for n, sums in each.items()} for each in b.episode_info]
         for b in (one, other)

@@ -23,6 +23,7 @@ CASES: dict[str, dict[str, Any]] = {
     "PPO, box": {"agent": "PPO-v0", "env": "Pendulum-v1", "normalize_rewards": True, **PPO},
     "PPO, LSTM": {"agent": "PPO-v0", "model_type": "LSTM", **PPO},
     "Random": {"agent": "Random-v0", "env": "Pendulum-v1"},
+    "Search": {"agent": "Search-v0", "generation": 4, "n_steps": 20},
 }
 
 
@@ -37,7 +38,10 @@ def parameters(case: str, **others: Any) -> dict[str, Any]:
     size = {"units": 8} if chosen.get("model_type") == "LSTM" else {"hidden": [8]}
     fixed = {"total_steps": 200, "block_steps": 10, "envs_per_actor": 2, "seed": 3}
     tuned_away: dict[str, Any] = {} if "env" in chosen else {"env": "ExaMaskedCartPole-v0"}
-    if case != "Random":  # a schedule over the run is another one in a run's first part
+    if case not in (
+        "Random",
+        "Search",
+    ):  # a schedule over the run is another one in a run's first part
         tuned_away["learning_rate_fraction"] = 0
     return {**fixed, **tuned_away, **size, **chosen, **others}
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 import numpy as np
 
-from exarl.agents import normalizers
+from exarl.agents import normalizers, start
 from exarl.agents.algorithm import Algorithm, AlgorithmConfig, TrainState, hyper_of
 from exarl.agents.base import ExaAgent, MakeNetwork, Spread, Team
 from exarl.agents.constraints import Constraints, Dual
@@ -21,13 +21,12 @@ from exarl.agents.optimizers import check_optimizer, follows_run, step_size_end
 from exarl.agents.policy import NetworkPolicy, Parts, by_part, changed, recalled
 from exarl.agents.prior import make_cloner, prior_rows, with_returns
 from exarl.config import LearnerConfig
-from exarl.errors import CheckpointError, ConfigError
+from exarl.errors import ConfigError
 from exarl.export.policy import Policy
 from exarl.learning.exploration import LEARNER, Streams, generator, json_state, restore_state
 from exarl.learning.normalise import Moments
 from exarl.networks import ParamLayout
-from exarl.networks.network import Network
-from exarl.networks.precision import Reduced
+from exarl.networks.precision import reduced
 from exarl.types import Array, Arrays, ArraySpec, Block, EnvSpec, Metrics
 
 if TYPE_CHECKING:
@@ -54,7 +53,7 @@ class NetworkAgent(ExaAgent, Generic[C]):
         self._constraints = Constraints.of(config)
         self.costs = self._constraints.names
         self.metrics = (*type(self).metrics, *self._constraints.columns)
-        make = network if config.precision == "float32" else _reduced(network)
+        make = network if config.precision == "float32" else reduced(network)
         self.algorithm = self.make_algorithm(spec, config, make)
         self.hyper = hyper_of(config)
         recalls = recalled(self.algorithm)
@@ -363,6 +362,11 @@ class NetworkAgent(ExaAgent, Generic[C]):
         assert self.train_state is not None, "set_learner comes first"
         return self.train_state
 
+    @property
+    def moments(self) -> tuple[Moments, Moments]:
+        """The statistics of observations and returns."""
+        return self._moments
+
     # -- keeping ------------------------------------------------------------------------------------
 
     def state(self) -> tuple[Arrays, dict[str, object]]:
@@ -385,14 +389,7 @@ class NetworkAgent(ExaAgent, Generic[C]):
 
         if self.prior is not None:
             self.prior.check_same(numbers.get("prior"))
-        replay = {n.removeprefix("replay/"): a for n, a in arrays.items() if n[:7] == "replay/"}
-        if isinstance(self.config, OffPolicyConfig):
-            there = "device" if "seed" in replay else "host"
-            if there != self.config.replay_device:
-                raise CheckpointError(
-                    f"the checkpoint is of a run with replay_device {there}, not"
-                    f" {self.config.replay_device}"
-                )
+        replay = start.replay_in(arrays, self.config)
         self.train_state, self._flat = from_arrays(_stored(self._learning()), arrays), None
         self._moments = normalizers.restored(arrays)
         self._dual = self._constraints.restored(arrays)
@@ -403,17 +400,22 @@ class NetworkAgent(ExaAgent, Generic[C]):
         self.experience.restore(replay)
         self._filled = self._whole_blocks
 
+    def start(self, arrays: Arrays, parts: Collection[str]) -> None:
+        from exarl.agents.compiled import from_arrays, to_arrays, to_device
+
+        own = _stored(self._learning())
+        begun = start.begun_with(to_arrays(own), arrays, self._layout, parts)
+        self._moments = start.moments_begun_with(self._moments, arrays, parts, self._normalizers)
+        if start.REPLAY in parts:
+            self.experience.restore(start.replay_to_begin_with(arrays, self.config))
+        state = from_arrays(own, begun)
+        self.train_state, self._flat = state._replace(norm=to_device(self._norm())), None
+        self.set_weights(self.get_weights())
+
 
 def _stored(state: TrainState) -> TrainState:
     """What a checkpoint has of a state: not the progress, which a longer run counts otherwise."""
     return state._replace(progress=None)
-
-
-def _reduced(make: MakeNetwork) -> MakeNetwork:
-    def reduced(outputs: int, extra: int = 0) -> Network:
-        return Reduced(make(outputs, extra=extra) if extra else make(outputs))
-
-    return reduced
 
 
 def _on_host(arrays: Mapping[str, Array]) -> Arrays:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -241,6 +241,14 @@ class ExaAgent(ABC):
 
     def restore(self, arrays: Arrays, numbers: dict[str, Any]) -> None:
         """Take over what ``state`` gave."""
+        self.set_weights(arrays["weights"])
+
+    def start(self, arrays: Arrays, parts: Collection[str]) -> None:
+        """Begin with these parts of what ``state`` gave of another run; a learner that has made no
+        update calls it. ValueError or LookupError where they do not fit; by default the agent can
+        begin with a policy only."""
+        if others := sorted({*parts} - {"policy"}):
+            raise ValueError(f"{type(self).__name__} cannot begin with {', '.join(others)}")
         self.set_weights(arrays["weights"])
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -60,6 +60,11 @@ COMMANDS: dict[str, Command] = {
         on_ranks=True,
         help="sweep_help",
     ),
+    "baseline": Command(
+        "what plain methods reach for a budget",
+        "exarl baseline --env E --method cma-es --budget N",
+        "baseline:baseline",
+    ),
     "evaluate": Command(
         "evaluate policies of runs and others",
         "exarl evaluate RUN [--episodes 20] [--video F.gif]",

@@ -64,6 +64,10 @@ def stored_policy(
     """Return the number of training steps and the greedy policy of a run, of several the one with this
     name."""
     trained = load(run.path, best=best, trust=trust, policy=name)
+    if trained.residual is not None:
+        raise ConfigError(
+            f"{run.path} cannot be exported: its policy corrects a controller (residual)"
+        )
     describe = getattr(trained.agent, "exported", None)
     if describe is None:
         raise ConfigError(f"agent '{stored_id(run, 'agent')}' cannot be exported")

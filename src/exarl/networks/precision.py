@@ -56,6 +56,15 @@ class Reduced:
         return outputs.astype(xp.float32), _each(widen, xp, after)
 
 
+def reduced(make: Callable[..., Network]) -> Callable[..., Network]:
+    """A function that makes the networks of ``make``, which then compute with fewer bits."""
+
+    def made(outputs: int, extra: int = 0) -> Network:
+        return Reduced(make(outputs, extra=extra) if extra else make(outputs))
+
+    return made
+
+
 def narrow(xp: Namespace, array: Array) -> Array:
     """Floating-point numbers as bfloat16; bytes and integers unchanged."""
     return array.astype(xp.bfloat16) if xp.issubdtype(array.dtype, xp.floating) else array

@@ -141,6 +141,12 @@ def set_aside_newer(folder: Path, than: Path | None) -> None:
         shutil.rmtree(old, ignore_errors=True)
 
 
+def file_sum(path: Path, group: str) -> str | None:
+    """The SHA-256 of a group's file, as the checkpoint lists it; None in format 0, which has none."""
+    line = _read_sums(path).get(f"{group}{_SUFFIX}")
+    return line[:_DIGITS] if line else None
+
+
 # -- what a checkpoint holds ------------------------------------------------------------------------
 
 

@@ -25,6 +25,8 @@ _FILES = {
     "summary": "summary.json",
     "checkpoints": "checkpoints",
     "best": "best",
+    "start": "start",
+    "controller": "controller.json",
     "evaluations": "evaluations.csv",
     "events": "events",
     "logs": "logs",

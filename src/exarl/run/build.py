@@ -29,6 +29,7 @@ from exarl.envs.isolation import isolate
 from exarl.envs.joint import joint_of, members_of, policies_in
 from exarl.envs.member import make_episode
 from exarl.envs.registration import asks_for
+from exarl.envs.residual import Residual
 from exarl.envs.space_json import space_to_json
 from exarl.envs.spaces import SpaceAdapter, adapt
 from exarl.envs.structured import unflattened
@@ -36,6 +37,7 @@ from exarl.errors import ConfigError
 from exarl.learning.exploration import EVALUATION
 from exarl.networks.parted import network_of
 from exarl.records.directory import RunDirectory, made_folder
+from exarl.run.residual import with_controller
 from exarl.types import EnvSpec
 from exarl.workflows.base import ExaWorkflow
 
@@ -88,12 +90,15 @@ def build_env(
             if home is not None:
                 options |= {"output": home.output, "who": f"environment {home.index}"}
             options["info"] = bool(learner.log_info or costs_of(configuration))
-            return isolate(learner.env, values, timeouts=timeouts, **options)
-        options["common_reward"] = learner.common_reward
-        options["policies"] = read_policies(learner.policies)
-        env, limit = make_env(learner.env, values, comm=comm, **options)
-        check_agents(learner, env)
-        return env, limit
+            made: tuple[Env, int | None] = isolate(
+                learner.env, values, timeouts=timeouts, **options
+            )
+        else:
+            options["common_reward"] = learner.common_reward
+            options["policies"] = read_policies(learner.policies)
+            made = make_env(learner.env, values, comm=comm, **options)
+            check_agents(learner, made[0])
+        return with_controller(learner, made[0]), made[1]
 
 
 def check_agents(learner: LearnerConfig, env: Env) -> None:
@@ -134,7 +139,11 @@ def build_episode(
     except ConfigError:
         close_quietly(env)
         raise
-    spec = dataclasses.replace(adapter.spec, about=described(env))
+    stored = dict(adapter.spec.spaces)
+    if stored and isinstance(env, Residual):
+        base = written(*env.base_spaces)
+        stored |= {f"base_{name}": space for name, space in base.items()}
+    spec = dataclasses.replace(adapter.spec, about=described(env), spaces=stored)
     return env, dataclasses.replace(adapter, spec=spec), limit
 
 

@@ -35,7 +35,7 @@ from exarl.records.trust import check_run, sealed_again
 WHERE = ("run_dir", "output_dir")
 LOGGED = ("log_info", "log_level", "log_to", "log_online", "log_project")
 KEPT = ("checkpoint_interval", "keep_checkpoints", "on_divergence", "record_limit")
-OBSERVED = (*LOGGED, *KEPT, "profile", "watchdog")
+OBSERVED = (*LOGGED, *KEPT, "curve_x", "profile", "watchdog")
 GUARDED = ("env_failure", "env_isolation", "step_timeout", "reset_timeout", "max_env_failures")
 ELSEWHERE = ("workflow.listen", "workflow.actor_timeout")
 """Where a run is reached: it may go on at another address. This is not stored."""

@@ -27,6 +27,7 @@ from exarl.run.abort import abort
 from exarl.run.build import adapter_of, build_agent
 from exarl.run.configure import configure, configure_again
 from exarl.run.policy import TrainedPolicy, policy_of
+from exarl.run.residual import ResidualPolicy, controller_named, without_controller
 from exarl.run.stage import Stage, check_groups
 
 if TYPE_CHECKING:
@@ -172,7 +173,7 @@ def compare(
     common = next(iter(settings.values()), None) or configure(None, flags, given)
     check_groups(common.learner.process_per_env, comm.size if comm is not None else 1)
     try:
-        with Stage(common, comm, options) as stage:
+        with Stage(without_controller(common), comm, options) as stage:
             if stage.serve():
                 return []
             contestants = []
@@ -228,11 +229,7 @@ def source_of(policy: AnyPolicy) -> Any:
         return open_run(text, fixed=True)
     if text in registry.agents:
         return text
-    module, _, attribute = text.partition(":")
-    try:
-        return getattr(registry.import_named(module), attribute)
-    except (ImportError, AttributeError, ValueError, TypeError) as error:
-        raise ConfigError(f"controller '{text}' cannot be imported: {error}") from error
+    return controller_named(text)
 
 
 def check_one_environment(settings: Sequence[tuple[AnyPolicy, Configuration]]) -> None:
@@ -250,9 +247,11 @@ def check_one_environment(settings: Sequence[tuple[AnyPolicy, Configuration]]) -
 
 def untrained(configuration: Configuration, stage: Stage) -> TrainedPolicy:
     """A new agent, as it begins."""
-    limit = configuration.learner.n_steps
-    adapter = adapter_of(configuration, stage.spaces, stage.policies, limit)
-    return TrainedPolicy(build_agent(configuration, adapter.spec), adapter, stage.spaces[0])
+    residual = ResidualPolicy.of(configuration, stage.spaces[0])
+    acting = [residual.spaces] if residual is not None else stage.spaces
+    adapter = adapter_of(configuration, acting, stage.policies, configuration.learner.n_steps)
+    agent = build_agent(configuration, adapter.spec)
+    return TrainedPolicy(agent, adapter, stage.spaces[0], residual=residual)
 
 
 def parameters_of(function: Callable[..., Any]) -> set[str]:

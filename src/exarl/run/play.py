@@ -167,7 +167,8 @@ def finish(
         log.warning("no learning curve: cannot read %s: %s", run.result, reason(error))
         return result
     title = f"{config.agent} on {config.env} ({config.workflow}, seed {config.seed})"
-    draw_curve(rows, run.curve, title, config.target_reward, read_table(run.evaluations))
+    evaluations = read_table(run.evaluations)
+    draw_curve(rows, run.curve, title, config.target_reward, evaluations, config.curve_x)
     return result
 
 

@@ -32,6 +32,7 @@ from exarl.records.checkpoint import (
 from exarl.records.directory import RunDirectory, open_run, read_json
 from exarl.run.build import adapter_of, build_agent, build_env
 from exarl.run.configure import configure_again, lookup
+from exarl.run.residual import ResidualPolicy, without_controller
 from exarl.types import Arrays
 
 
@@ -48,10 +49,12 @@ class TrainedPolicy:
         adapter: SpaceAdapter,
         spaces: tuple[Space, Space],
         steps: int | None = None,
+        residual: ResidualPolicy | None = None,
     ) -> None:
         self._seen, self.action_space = spaces
         self.observation_space = own_space(self._seen)
         self.agent, self.adapter, self.steps = agent, adapter, steps
+        self.residual = residual
         self._memory: Arrays = {}
         self._frames: np.ndarray | None = None  # [rows, frames, ...]
         self._rows = 0
@@ -60,7 +63,12 @@ class TrainedPolicy:
         """Forget what was seen: an episode begins. With ``rows``, in these environments of a batch."""
         if rows is None:
             self._memory, self._frames, self._rows = {}, None, 0
+            if self.residual is not None:
+                self.residual.begin()
             return
+        if self.residual is not None:
+            for row in rows:
+                self.residual.begin(row)
         for array in self._memory.values():
             array[list(rows)] = 0
         if self._rows:
@@ -103,7 +111,10 @@ class TrainedPolicy:
 
     def act_on(self, observations: Sequence[Any]) -> list[Any]:
         """The actions for several observations, each with its mask in it where there are masks."""
-        adapter, spec = self.adapter, self.adapter.spec
+        adapter, spec, residual = self.adapter, self.adapter.spec, self.residual
+        bases = residual.bases(list(observations)) if residual is not None else []
+        if residual is not None:
+            observations = [residual.seen(*each) for each in zip(observations, bases, strict=True)]
         encoded = [np.asarray(adapter.of(i).encode(one)) for i, one in enumerate(observations)]
         seen = np.stack(encoded).astype(spec.observation.dtype, copy=False)
         expected = spec.observation.shape[self.adapter.frames > 1 :]
@@ -119,11 +130,15 @@ class TrainedPolicy:
         else:
             actions, _ = self.agent.action(seen)
         chosen = actions.tolist() if spec.n_actions is not None else actions
-        return [adapter.of(i).decode(action) for i, action in enumerate(chosen)]
+        decoded = [adapter.of(i).decode(action) for i, action in enumerate(chosen)]
+        if residual is None:
+            return decoded
+        return [residual.action(*each) for each in zip(bases, decoded, strict=True)]
 
     def _begin(self, rows: int) -> None:
         """Make the memory of ``rows`` environments, unless there is one."""
-        if self._rows not in (0, rows) and (self.agent.memory or self.adapter.frames > 1):
+        remembers = self.agent.memory or self.adapter.frames > 1 or self.residual is not None
+        if self._rows not in (0, rows) and remembers:
             raise ValueError(
                 f"the policy remembers {self._rows} environments, not {rows}: call reset() first"
             )
@@ -166,7 +181,7 @@ def load(
         spaces, policies = stored_spaces(directory)
     except LookupError:
         configuration = configure_again(directory, trust=trust)
-        env, _ = build_env(configuration)
+        env, _ = build_env(without_controller(configuration))
         each = [(member.observation_space, member.action_space) for member in members_of(env)]
         spaces = [(seen, unflattened(acted)) for seen, acted in each]
         policies = policies_in(env)
@@ -193,11 +208,13 @@ def policy_of(
     best: bool = False,
 ) -> TrainedPolicy:
     """The policy of a run, for an environment whose agents have these spaces and ``policies``."""
-    adapter = adapter_of(configuration, spaces, policies, configuration.learner.n_steps)
+    residual = ResidualPolicy.of(configuration, spaces[0])
+    acting = [residual.spaces] if residual is not None else spaces
+    adapter = adapter_of(configuration, acting, policies, configuration.learner.n_steps)
     agent = build_agent(configuration, adapter.spec)
     wanted = made_for(configuration.learner, configuration.values["model"], adapter.spec)
     steps = load_weights(agent, run, wanted, checkpoint, best)
-    return TrainedPolicy(agent, adapter, spaces[0], steps)
+    return TrainedPolicy(agent, adapter, spaces[0], steps, residual)
 
 
 def stored_spaces(
@@ -211,7 +228,9 @@ def stored_spaces(
         each = [(one["spec"]["spaces"], one["places"]) for one in spec.get("policies", ())]
         owned = {place: stored for stored, places in each for place in places}
         rows = [owned[place] for place in sorted(owned)] or [spec["spaces"]]
-        spaces = [(space_from_json(r["observation"]), space_from_json(r["action"])) for r in rows]
+        names = ("observation", "action")  # with ``base_`` before them where a controller acts too
+        found = [[space_from_json(r.get(f"base_{n}", r[n])) for n in names] for r in rows]
+        spaces = [(seen, acted) for seen, acted in found]
         return spaces, {one["name"]: tuple(one["places"]) for one in spec.get("policies", ())}
     raise LookupError(f"{run.manifest} names no spaces")
 

@@ -29,6 +29,7 @@ from exarl.envs.spaces import SpaceAdapter
 from exarl.errors import ConfigError
 from exarl.learning.exploration import Streams
 from exarl.records.checkpoint import fitting
+from exarl.run.beginning import begin_with
 from exarl.run.build import Home, build_agent, build_episode, build_evaluator, build_guard, costs_of
 from exarl.run.recording import build_recording
 from exarl.run.situation import situation_of
@@ -171,6 +172,8 @@ def build_learner(
     if peers.team is not None:
         learning.join_team(peers.team)
     learning.set_learner()
+    if stored is None and config.start_from:
+        begin_with(learning, config, task.run, task.role.rank)
     beyond = task.layout.actors * config.envs_per_actor  # no training environment has this number
     home = Home(task.run, beyond, task.role.rank, "evaluation")
     say_start(task, stored, progress)
@@ -213,6 +216,9 @@ def say_start(task: ProcessTask, stored: Stored | None, progress: Progress) -> N
     """Show where the run is, and with what it begins or from where it goes on."""
     progress.note(f"run directory {task.run.path}")
     if stored is None:
+        if task.config.start_from:
+            parts = ", ".join(task.config.start_parts)
+            progress.note(f"beginning with {parts} of {task.config.start_from}")
         for note in tuned_in(task.configuration):
             progress.note(note)
         return

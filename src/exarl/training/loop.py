@@ -26,10 +26,11 @@ from exarl.records.notes import note_end
 from exarl.records.signals import StopSignals, name_of
 from exarl.records.sinks import open_sinks
 from exarl.records.state import DIVERGENCE
-from exarl.records.stops import REWARD, first_met
+from exarl.records.stops import CORE_HOURS, REWARD, first_met
 from exarl.training.actors import Tally
 from exarl.training.advice import Situation, time_split
 from exarl.training.callbacks import CALLBACK, Callbacks, RunProgress
+from exarl.training.core_hours import CoreHours
 from exarl.training.counters import Counters, stored_counters
 from exarl.training.divergence import Watch
 from exarl.training.metrics_rows import RewardWindow, RowWriter, SinceRow
@@ -84,6 +85,7 @@ class LearningLoop:
         since = SinceRow(self.watch.losses)
         with fitting(run, resumed, lambda: agent.state()[0]):
             rows = self._restore(resumed, since) if resumed else 0
+        self._cost = CoreHours(config, self.counters, clock)
         online, project = config.log_online, config.log_project
         sinks = open_sinks(config.log_to, run, online=online, project=project) if run else []
         self._metrics = MetricsLog(run, agent.metrics, rows, sinks) if run else None
@@ -162,6 +164,7 @@ class LearningLoop:
         counters.add(report, updates)
         self.window.add(report.returns, report.lengths, report.info)
         self._actor_seconds += report.seconds or 0.0
+        self._cost.add(report)
         if self._run is None:
             return
         if self.window.full and report.returns:
@@ -173,7 +176,7 @@ class LearningLoop:
             if self._callbacks.after_block(self._progress_now(), ended):
                 self.reason = self.reason or CALLBACK
         if row_due(counters.iteration):
-            self._rows.begin(counters, self.window, self.seconds)
+            self._rows.begin(counters, self.window, self.seconds, self._cost.columns())
             if all(isinstance(value, float | int) for value in metrics.values()):
                 self._rows.finish()
         if self._evaluator is not None:
@@ -219,7 +222,7 @@ class LearningLoop:
             arrays, numbers = self.agent.state()
             state = {
                 "made_for": made_for(self._config, self._model, self.agent.spec),
-                "counters": {**dataclasses.asdict(self.counters), "seconds": self.seconds},
+                "counters": self.counters.state(self.seconds, self._cost.learner_core_s),
                 "window": self.window.state(),
                 "since": since,
                 "rows": self._metrics.rows if self._metrics is not None else 0,
@@ -361,6 +364,8 @@ class LearningLoop:
         """The present value of a column; of the reward when the window is full."""
         if column == REWARD:
             return mean(self.window.returns) if self.window.full else None
+        if column == CORE_HOURS:
+            return self._cost.columns()[column]
         return self.seconds if column == "time_total_s" else self.counters.column(column)
 
     def summary(self) -> dict[str, Any]:
@@ -369,20 +374,13 @@ class LearningLoop:
         updates = counters.updates - self._first.updates
         return {
             "reason": self.reason,
-            "timesteps_total": counters.steps,
-            "episodes_total": counters.episodes,
-            "updates_total": counters.updates,
-            "training_iteration": counters.iteration,
             "wall_s": round(self.seconds, 3),
             "steps_per_s": round((counters.steps - self._first.steps) / ran, 1),
             "updates_per_s": round(updates / ran, 1),
-            "best_reward_mean": counters.best_reward,
-            "best_evaluation": counters.best_evaluation,
             "last_evaluation": self.last_evaluation and self.last_evaluation.reward_mean,
-            "rollbacks": counters.rollbacks,
             "last_reward_mean": mean(self.window.returns) if self.window.returns else None,
-            **counters.totals,
-            "env_failures": counters.failure_report(),
+            **counters.summary(),
+            **self._cost.columns(),
             "blocks": {"trained": counters.blocks, **(self._tally.blocks() if self._tally else {})},
             **time_split(
                 self._situation, self._clock, self._actor_seconds, updates, self.agent.get_weights

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 _TOLD = "fused/world/told"
 """Where a checkpoint has the numbers of info of running episodes."""
+BEGUN = "simulations_total"
+"""The column of the episodes begun, which other workflows read from blocks."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,8 @@ class Fused(ExaWorkflow):
             raise ConfigError("data_generation must be learner in workflow 'fused'")
         if config.action_type == "fixed":
             raise ConfigError("action_type must be variable in workflow 'fused'")
+        if config.residual is not None:
+            raise ConfigError("residual cannot be used in workflow 'fused': use another workflow")
         for name in ("weights", "preferences"):
             if getattr(config, name):
                 raise ConfigError(
@@ -83,9 +87,11 @@ class Fused(ExaWorkflow):
         population = population_of(process, agent, self.config)
         count = len(population)
         check_optimizer(agent.config, process.config.total_steps, population[0])
-        for name in ("eval_interval", "log_info"):
+        for name in ("eval_interval", "log_info", "start_from"):
             if count > 1 and getattr(config, name):
                 raise ConfigError(f"{name} is for one agent, not for a population")
+        if "replay" in config.start_parts:
+            raise ConfigError("start_parts cannot have replay in workflow 'fused'")
         from exarl.agents import compiled  # first, since it sets JAX up
         from exarl.envs.device import DeviceEnvs
 
@@ -119,7 +125,7 @@ class Driver:
         steps, window = learner.config.block_steps, learner.config.reward_window
         n_envs = config.n_envs or learner.config.envs_per_actor
         self._program = FusedProgram.of(agent, envs, n_envs, steps, window)
-        self._block = n_envs * steps
+        self._n_envs, self._block = n_envs, n_envs * steps
         self._before = n_envs * agent.lead_steps  # steps that give no windows to learn from yet
         self._steps = self._loop.counters.steps
         # As many as are compiled while there are none to make.
@@ -129,6 +135,8 @@ class Driver:
         self._carry, self._parameters, self._iterate = self._build(config.devices)
         if learner.states:
             self._carry = self._restored(learner.states)
+        elif learner.config.start_from:
+            self._carry = self._begun(agent)
         self._table = self.many or bool(config.sweep)
         self._rewards = np.full(len(self._members), np.nan)
         self._failed = np.zeros(len(self._members), bool)
@@ -180,6 +188,7 @@ class Driver:
         if not done.finite.any() and self._loop.watch.found is None:
             raise EnvironmentFailure("an environment returned NaN or infinity", "nan")
         ended = int(done.episodes.sum())
+        first = 0 if self._loop.counters.totals[BEGUN] else self._n_envs * len(self._members)
         self._rewards = np.atleast_2d(done.mean)[:, 0]
         if self.many:
             self._exclude(~(done.finite & done.sound))
@@ -199,6 +208,7 @@ class Driver:
             lags=[0],
             unlisted=ended - len(returns),
             info=told_of(done.info),
+            totals={BEGUN: ended + first},
         )
         finite = {name: value[np.isfinite(value)] for name, value in done.metrics.items()}
         metrics = {name: float(value.mean()) for name, value in finite.items() if value.size}
@@ -283,6 +293,15 @@ class Driver:
         placed = self._compiled.jax.tree.map(lambda leaf: leaf.sharding, self._carry)
         restored: Carry = self._compiled.jax.device_put(carry, placed)
         return restored
+
+    def _begun(self, agent: NetworkAgent[AlgorithmConfig]) -> Carry:
+        """The first carry with what the agent begins with of another run."""
+        own, jax = self._carry, self._compiled.jax
+        assert agent.train_state is not None
+        moments = jax.tree.map(np.float32, agent.moments)
+        begun = own._replace(train=agent.train_state, moments=moments)
+        placed: Carry = jax.device_put(begun, jax.tree.map(lambda leaf: leaf.sharding, own))
+        return placed
 
     # -- populations ----------------------------------------------------------------------------
 
