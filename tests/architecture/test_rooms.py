@@ -133,6 +133,7 @@ def test_jax_comes_only_when_it_is_asked_for(sources: list[Any]) -> None:
         "exarl.agents.device_experience",
         "exarl.agents.device_replay",
         "exarl.agents.engine",
+        "exarl.agents.making",
         "exarl.agents.updates",
         "exarl.envs.device",
         "exarl.networks.adapters",

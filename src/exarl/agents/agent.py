@@ -5,17 +5,17 @@ from __future__ import annotations
 import dataclasses
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 
-from exarl.agents import normalizers
+from exarl.agents import normalizers, resets
 from exarl.agents.algorithm import Algorithm, AlgorithmConfig, TrainState, hyper_of
 from exarl.agents.base import ExaAgent, MakeNetwork, Spread, Team
 from exarl.agents.constraints import Constraints
-from exarl.agents.experience import Experience, FreshBlocks, HostReplay
+from exarl.agents.experience import Experience
 from exarl.agents.normalizers import Normalizers
-from exarl.agents.offpolicy import OffPolicyConfig, check_devices, share_of
+from exarl.agents.offpolicy import OffPolicyConfig, check_devices, check_resets
 from exarl.agents.optimizers import check_optimizer, follows_run, step_size_end
 from exarl.agents.policy import NetworkPolicy, Parts, by_part, changed, recalled
 from exarl.config import LearnerConfig
@@ -27,10 +27,6 @@ from exarl.networks import ParamLayout
 from exarl.networks.network import Network
 from exarl.networks.precision import Reduced
 from exarl.types import Array, Arrays, ArraySpec, Block, EnvSpec, Metrics
-
-if TYPE_CHECKING:
-    from exarl.agents.compiled import CompileObserver
-    from exarl.agents.engine import Engine
 
 LEARNS_ALONE = "replay_device must be host with several learners (learner_procs)"
 
@@ -53,7 +49,8 @@ class NetworkAgent(ExaAgent, Generic[C]):
         self._normalizers = Normalizers.of(config, spec)
         self._constraints = Constraints.of(config)
         self.costs = self._constraints.names
-        self.metrics = (*type(self).metrics, *self._constraints.columns)
+        own = type(self).metrics
+        self.metrics = (*own, *self._constraints.columns, *resets.columns(config))
         make = network if config.precision == "float32" else _reduced(network)
         self.algorithm = self.make_algorithm(spec, config, make)
         self.hyper = hyper_of(config)
@@ -61,6 +58,9 @@ class NetworkAgent(ExaAgent, Generic[C]):
         if recalls and not self.algorithm.recurrent:
             name = type(self).__name__
             raise ConfigError(f"{name} cannot learn with a network that has memory: use an MLP")
+        dropping = any(getattr(n, "dropout", 0) for n in self.algorithm.networks.values())
+        if dropping and not self.algorithm.drops_out:
+            raise ConfigError(f"{type(self).__name__} does not learn with dropout: set dropout 0")
         self.memory = self.algorithm.memory
         self.lead_steps = self.algorithm.lead_steps
         kept = {f"memory/{name}": spec for name, spec in self.memory.items() if name in recalls}
@@ -73,6 +73,7 @@ class NetworkAgent(ExaAgent, Generic[C]):
         self._multipliers = self._constraints.first
         self._told: dict[str, float] = {}  # of the constraints
         self._first = self.first_params(seed, self.hyper)
+        resets.check_networks(config, self._first)
         everything = self._acting(self._first, self.algorithm.target(self._first))
         self._layout = ParamLayout.of(everything)
         self.policy = NetworkPolicy(self.algorithm, self.hyper, self._layout)
@@ -101,6 +102,7 @@ class NetworkAgent(ExaAgent, Generic[C]):
             if learners > 1 and config.replay_device == "device":
                 raise ConfigError(LEARNS_ALONE)
             check_devices(config, run.workflow, learners)
+            check_resets(config, run.workflow)
             if learners > config.batch_size:
                 raise ConfigError(
                     f"batch_size={config.batch_size} cannot be shared by learner_procs={learners}:"
@@ -163,6 +165,10 @@ class NetworkAgent(ExaAgent, Generic[C]):
         """The parameters that a run with this seed begins with."""
         return self.algorithm.init(generator(seed, LEARNER, 0), hyper)
 
+    def _first_again(self, reset: int) -> Arrays:
+        """The parameters with which a reset begins."""
+        return self.algorithm.init(generator(self.seed, LEARNER, 2, reset), self.hyper)
+
     def join_team(self, team: Team) -> None:
         if team.size > 1 and getattr(self.config, "replay_device", "host") == "device":
             raise ConfigError(LEARNS_ALONE)
@@ -171,6 +177,7 @@ class NetworkAgent(ExaAgent, Generic[C]):
     def set_learner(self) -> None:
         from exarl.agents.compiled import CompileObserver, to_device
         from exarl.agents.engine import Engine
+        from exarl.agents.making import make_experience
 
         check_optimizer(self.config, self.total_steps)
         team = self._team
@@ -184,28 +191,9 @@ class NetworkAgent(ExaAgent, Generic[C]):
         self.train_state = to_device(engine.init(self.hyper, params, norm))
         # The learner of a run sets ``compiling`` after this.
         observer = CompileObserver(lambda: self.compiling())  # noqa: PLW0108
-        self.experience = self._make_experience(engine, observer)
-
-    def _make_experience(self, engine: Engine, observer: CompileObserver) -> Experience:
-        from exarl.agents.updates import compile_updates, on_devices
-
-        cfg, team = self.config, self._team
-        if isinstance(cfg, OffPolicyConfig) and cfg.replay_device == "device":
-            from exarl.agents.device_experience import DeviceReplay
-
-            seed = int(self._rng.integers(2**32))
-            return DeviceReplay(engine, self.hyper, self.acting_order, observer, seed)
-        index, learners = (team.index, team.size) if team else (0, 1)
-        size, weight = 0, 1.0
-        if isinstance(cfg, OffPolicyConfig):
-            size = share_of(cfg.batch_size, index, learners)
-            weight = size * learners / cfg.batch_size  # 1 unless there is a remainder
-        update = compile_updates(engine, self.hyper, team, self.acting_order, observer, weight)
-        if isinstance(cfg, OffPolicyConfig):
-            if cfg.learner_devices > 1:
-                update = on_devices(update, cfg.learner_devices)
-            return HostReplay(self.algorithm, self.hyper, update, self._rng, size)
-        return FreshBlocks(self.algorithm, update, self._rng)
+        self.experience: Experience = make_experience(
+            engine, self.hyper, team, self.acting_order, observer, self._rng, self._first_again
+        )
 
     def train(self, block: Block) -> Metrics:
         return self.train_in_team(block, block.steps)

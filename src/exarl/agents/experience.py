@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable
 from typing import Protocol
 
@@ -17,6 +18,10 @@ from exarl.types import Array, Arrays, Batch, Metrics
 log = logging.getLogger(__name__)
 
 Update = Callable[[TrainState, Batch | None, int], tuple[TrainState, Metrics]]
+
+
+BATCHES_BYTES = 1 << 26
+"""About how much memory the batches of a block's updates take at once."""
 
 
 class Experience(Protocol):
@@ -97,11 +102,13 @@ class HostReplay:
         update: Update,
         rng: np.random.Generator,
         batch_size: int,
+        alone: bool = True,
     ) -> None:
         config = algorithm.config
         assert isinstance(config, OffPolicyConfig)
         self._algorithm, self._config, self._hyper = algorithm, config, hyper
         self._update, self._rng, self._batch_size = update, rng, batch_size
+        self._alone = alone
         self.replay: PrioritisedReplay | UniformReplay = UniformReplay(config.replay_capacity)
         if config.priority_scale:
             self.replay = PrioritisedReplay(config.replay_capacity, config.priority_scale)
@@ -124,12 +131,46 @@ class HostReplay:
     ) -> tuple[TrainState, Metrics]:
         self.add(rows)
         self._tell_whether_whole()
+        most = self._updates_at_once()
+        if updates > most:
+            return self._learn_in_parts(state, updates, made, most)
         batches = self.sample(updates, made) if self.replay.size else None
         index = batches.pop("index", None) if batches else None
         state, metrics = self._update(state, batches, updates)
+        return state, self._with_rated(index, metrics)
+
+    def _updates_at_once(self) -> int:
+        """How many updates' batches may be in memory together; for the learners of a team, which would
+        have to agree, all."""
+        if not self._alone or not self.replay.size:
+            return sys.maxsize
+        return max(1, BATCHES_BYTES // (self._batch_size * self.replay.row_bytes))
+
+    def _learn_in_parts(
+        self, state: TrainState, updates: int, made: int, most: int
+    ) -> tuple[TrainState, Metrics]:
+        """The same updates in parts of about equal size, whose rows are fetched one part at a time."""
+        from exarl.agents.engine import WEIGHTS
+        from exarl.agents.updates import joined
+
+        drawn, parts = self.draw(updates, made), -(-updates // most)
+        index, size = drawn.pop("index", None), -(-updates // parts)
+        found: list[Metrics] = []
+        for start in range(0, updates, size):
+            if len(found) > 1:  # at most two parts are in memory
+                np.asarray(next(iter(found[-2].values())))
+            own = {name: array[start : start + size] for name, array in drawn.items()}
+            count = len(own["places"])
+            state, metrics = self._update(state, self._fetched(own), count)
+            found.append(metrics)
+        *_, weights = [metrics.pop(WEIGHTS) for metrics in found]
+        return state, {**self._with_rated(index, joined(found)), WEIGHTS: weights}
+
+    def _with_rated(self, index: np.ndarray | None, metrics: Metrics) -> Metrics:
+        """The metrics without the priorities, which are kept for the rows they belong to."""
         if (priorities := metrics.pop("priority", None)) is not None and index is not None:
             self._unrated = (index, priorities)
-        return state, metrics
+        return metrics
 
     def _tell_whether_whole(self) -> None:
         """Log when updates begin without this learner's share of a batch, and when it is there."""
@@ -144,14 +185,23 @@ class HostReplay:
 
     def sample(self, updates: int, made: int) -> Arrays:
         """The batches of all updates of a block, [updates, batch, ...]."""
+        return self._fetched(self.draw(updates, made))
+
+    def draw(self, updates: int, made: int) -> Arrays:
+        """What ``sample`` gives, but for the rows the "places" where they stand."""
         shape = (updates, self._batch_size)
         if isinstance(self.replay, PrioritisedReplay):
             beta = float(beta_after(np, self._config, self._hyper, made))
-            batches = self.replay.sample(self._rng, *shape, beta=beta)
+            places = self.replay.draw(self._rng, *shape, beta=beta)
         else:
-            batches = self.replay.sample(self._rng, *shape)
+            places = self.replay.draw(self._rng, *shape)
         drawn = self._algorithm.draws(self._rng, *shape)
-        return {**batches, **{name: np.asarray(array) for name, array in drawn.items()}}
+        return {**places, **{name: np.asarray(array) for name, array in drawn.items()}}
+
+    def _fetched(self, drawn: Arrays) -> Arrays:
+        """The rows of the places drawn, and all else that was."""
+        beside = {name: array for name, array in drawn.items() if name != "places"}
+        return {**self.replay.take(drawn["places"]), **beside}
 
     def _rate(self) -> None:
         """Set the priorities that the last block's updates computed, which waits for them."""

@@ -94,7 +94,9 @@ class NetworkPolicy:
         algorithm, spec = self._algorithm, self._algorithm.spec
         if spec.mixed:
             raise ValueError("actions of numbers and choices cannot be exported: use exarl.load")
-        if (name := changed(type(algorithm), "act", ("greedy", "squashed"))) is not None:
+        if (
+            name := changed(type(algorithm), "act", ("greedy", "squashed", "averages"))
+        ) is not None:
             raise ValueError(
                 f"{name} changes act(): give it greedy and squashed, which say what is exported, or"
                 " its agent exported()"
@@ -104,7 +106,11 @@ class NetworkPolicy:
         if not hasattr(network, "exported"):
             raise ValueError(f"{type(network).__name__} has no exported()")
         *body, last = network.exported(self.parts[first])
-        head = [Affine(last.weight[:, algorithm.greedy], last.bias[algorithm.greedy])]
+        weight, bias = last.weight[:, algorithm.greedy], last.bias[algorithm.greedy]
+        if (each := algorithm.averages) > 1:
+            weight = weight.reshape(len(weight), -1, each).mean(-1)
+            bias = bias.reshape(-1, each).mean(-1)
+        head = [Affine(weight, bias)]
         norm = {name: np.asarray(array) for name, array in self.parts["norm"].items()}
         seen = [Normalise(norm["mean"].ravel(), norm["std"].ravel(), CLIP)] if norm else []
         size, inputs = int(np.prod(spec.action.shape)), int(np.prod(spec.observation.shape))

@@ -50,3 +50,13 @@ def huber(xp: Namespace, errors: Array, delta: float = 1.0) -> Array:
 def squared(xp: Namespace, errors: Array) -> Array:
     """Half the square."""
     return 0.5 * errors**2
+
+
+def quantile_huber(xp: Namespace, quantiles: Array, targets: Array) -> Array:
+    """The loss [N] of quantiles [N, K], for levels at the middles of K even parts, on equally likely
+    targets [N, L]: the mean over these, summed over the levels (arXiv 1710.10044)."""
+    count = quantiles.shape[-1]
+    levels = (xp.arange(count, dtype=np.float32) + 0.5) / count
+    errors = targets[:, None, :] - quantiles[:, :, None]  # [N, K, L]
+    weights = xp.abs(levels[:, None] - (errors < 0))
+    return (weights * huber(xp, errors)).mean(-1).sum(-1)
