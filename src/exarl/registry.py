@@ -137,6 +137,8 @@ agents = Registry(
         "DDPG-v0": "exarl.agents.ddpg:DDPG",
         "TD3-v0": "exarl.agents.td3:TD3",
         "SAC-v0": "exarl.agents.sac:SAC",
+        "TQC-v0": "exarl.agents.tqc:TQC",
+        "QRDQN-v0": "exarl.agents.qrdqn:QRDQN",
         "A2C-v0": "exarl.agents.a2c:A2C",
         "A3C-v0": "exarl.agents.a2c:A3C",
         "PPO-v0": "exarl.agents.ppo:PPO",

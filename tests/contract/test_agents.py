@@ -51,6 +51,17 @@ def critics_value(agent: Any, observations: np.ndarray) -> float:
     return float(np.min(outputs, 0)[actions[0] if agent.spec.n_actions else 0])
 
 
+def mean_value(agent: Any, observations: np.ndarray) -> float:
+    """The mean of the quantiles of all critics, of what the policy does."""
+    actions = agent.action(observations)[0]
+    params = params_of(agent)
+    outputs = [
+        agent.algorithm.networks[name].apply(np, part(params, name), observations, actions)[0]
+        for name in (n for n in agent.algorithm.networks if n[0] == "q")
+    ]
+    return float(np.mean(outputs))
+
+
 def network_value(agent: Any, observations: np.ndarray) -> float:
     params = part(params_of(agent), "value")
     return float(agent.algorithm.networks["value"].apply(np, params, observations)[0, 0])
@@ -87,6 +98,7 @@ REPLAY = {"gamma": GAMMA, "batch_size": 32, "learning_rate": 5e-3, "tau": 0.05}
 CONTROL = {**REPLAY, "hidden": (32,), "policy_learning_rate": 1e-3}
 
 WINDOWS = {"n_step": 3}
+ENSEMBLE = {"critics": 4, "policy_value": "mean"}
 
 dqn = Case(
     quick=QUICK,
@@ -137,6 +149,16 @@ CASES = {
     "TD3-v0 windows": replace(ddpg, quick={**QUICK, "n_step": 20}, toy={**CONTROL, **WINDOWS}),
     "SAC-v0": sac,
     "SAC-v0 continuous": replace(sac, continuous=True),
+    "SAC-v0 ensemble": replace(
+        sac, quick={**QUICK, **ENSEMBLE, "dropout": 0.01}, toy={**sac.toy, **ENSEMBLE}
+    ),
+    "TQC-v0": replace(
+        sac,
+        continuous=True,
+        toy={**sac.toy, "quantiles": 5, "quantiles_dropped": 0},
+        value=mean_value,
+    ),
+    "QRDQN-v0": replace(dqn, toy={**REPLAY, "quantiles": 5}, value=q_value),
     "A2C-v0": a2c,
     "A2C-v0 continuous": replace(a2c, continuous=True),
     "A3C-v0": replace(a2c, toy={**a2c.toy, "adam_eps": None}),

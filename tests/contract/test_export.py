@@ -25,7 +25,10 @@ from exarl.records.directory import open_run
 from exarl.run.build import build_agent, build_episode
 from exarl.run.configure import configure_again
 
-CASES = ("DQN, discrete", "DQN, box", "TD3", "SAC, box", "SAC, discrete", "A2C, box", "PPO, box")
+CASES = (
+    *("DQN, discrete", "DQN, box", "TD3", "SAC, box", "SAC, discrete", "A2C, box", "PPO, box"),
+    *("SAC, ensemble", "TQC", "QRDQN"),
+)
 
 
 NORMED = ("DQN, discrete, layer_norm", "SAC, box, layer_norm")

@@ -34,7 +34,7 @@ def signal_at(count: int, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(EnvBatch, "step", stepped)
 
 
-REPEATED = ("DQN, discrete", "A2C, discrete", "PPO, LSTM", "SAC, discrete", "PPO, box")
+REPEATED = ("DQN, discrete", "A2C, discrete", "PPO, LSTM", "SAC, discrete", "PPO, box", "TQC")
 """What they are made of, others have too: DQN prioritised, A2C in a box, A3C and DQN with an LSTM."""
 
 

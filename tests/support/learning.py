@@ -47,6 +47,7 @@ def make_agent(
     hidden: tuple[int, ...] = (8,),
     units: int = 0,
     layer_norm: bool = False,
+    dropout: float = 0.0,
     learner: bool = False,
     **parameters: Any,
 ) -> Any:
@@ -54,7 +55,9 @@ def make_agent(
     inside. Nothing is normalised unless ``parameters`` say so, also where that is the default."""
     agent_class = registry.agents.load(id)
     plain = {name: False for name in NORMALISING if hasattr(agent_class.Config, name)}
-    network: Any = partial(MLP, MLPConfig(hidden, layer_norm=layer_norm), spec.observation)
+    network: Any = partial(
+        MLP, MLPConfig(hidden, layer_norm=layer_norm, dropout=dropout), spec.observation
+    )
     if units:
         network = partial(LSTM, LSTMConfig(hidden, units), spec.observation)
     agent = agent_class(spec, agent_class.Config(**{**plain, **parameters}), network, seed)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 OFF_POLICY: dict[str, Any] = {"learning_starts": 40, "batch_size": 8, "updates_per_step": 0.1}
+ENSEMBLE: dict[str, Any] = {"critics": 4, "dropout": 0.1, "policy_delay": 2, "reset_interval": 5}
 PPO: dict[str, Any] = {"epochs": 2, "minibatches": 2}
 
 CASES: dict[str, dict[str, Any]] = {
@@ -16,6 +17,9 @@ CASES: dict[str, dict[str, Any]] = {
     "TD3": {"agent": "TD3-v0", "env": "Pendulum-v1", "priority_scale": 0.6, **OFF_POLICY},
     "SAC, discrete": {"agent": "SAC-v0", **OFF_POLICY},
     "SAC, box": {"agent": "SAC-v0", "env": "Pendulum-v1", "n_step": 3, **OFF_POLICY},
+    "SAC, ensemble": {"agent": "SAC-v0", "env": "Pendulum-v1", **ENSEMBLE, **OFF_POLICY},
+    "TQC": {"agent": "TQC-v0", "env": "Pendulum-v1", "priority_scale": 0.6, **OFF_POLICY},
+    "QRDQN": {"agent": "QRDQN-v0", "quantiles": 5, "n_step": 3, **OFF_POLICY},
     "A2C, discrete": {"agent": "A2C-v0"},
     "A2C, box": {"agent": "A2C-v0", "env": "Pendulum-v1", "normalize_observations": True},
     "A3C, LSTM": {"agent": "A3C-v0", "model_type": "LSTM"},

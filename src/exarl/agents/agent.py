@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 import numpy as np
 
-from exarl.agents import normalizers, start
+from exarl.agents import normalizers, resets, start
 from exarl.agents.algorithm import Algorithm, AlgorithmConfig, TrainState, hyper_of
 from exarl.agents.base import ExaAgent, MakeNetwork, Spread, Team
 from exarl.agents.constraints import Constraints, Dual
@@ -52,7 +52,8 @@ class NetworkAgent(ExaAgent, Generic[C]):
         self._normalizers = Normalizers.of(config, spec)
         self._constraints = Constraints.of(config)
         self.costs = self._constraints.names
-        self.metrics = (*type(self).metrics, *self._constraints.columns)
+        own = type(self).metrics
+        self.metrics = (*own, *self._constraints.columns, *resets.columns(config))
         make = network if config.precision == "float32" else reduced(network)
         self.algorithm = self.make_algorithm(spec, config, make)
         self.hyper = hyper_of(config)
@@ -60,6 +61,9 @@ class NetworkAgent(ExaAgent, Generic[C]):
         if recalls and not self.algorithm.recurrent:
             name = type(self).__name__
             raise ConfigError(f"{name} cannot learn with a network that has memory: use an MLP")
+        dropping = any(getattr(n, "dropout", 0) for n in self.algorithm.networks.values())
+        if dropping and not self.algorithm.drops_out:
+            raise ConfigError(f"{type(self).__name__} does not learn with dropout: set dropout 0")
         self.memory = self.algorithm.memory
         self.lead_steps = self.algorithm.lead_steps
         kept = {f"memory/{name}": spec for name, spec in self.memory.items() if name in recalls}
@@ -72,6 +76,7 @@ class NetworkAgent(ExaAgent, Generic[C]):
         self._dual = self._constraints.first
         self._told: dict[str, float] = {}  # of the constraints
         self._first = self.first_params(seed, self.hyper)
+        resets.check_networks(config, self._first)
         everything = self._acting(self._first, self.algorithm.target(self._first))
         self._layout = ParamLayout.of(everything)
         self.policy = NetworkPolicy(self.algorithm, self.hyper, self._layout)
@@ -150,6 +155,10 @@ class NetworkAgent(ExaAgent, Generic[C]):
         """The parameters that a run with this seed begins with."""
         return self.algorithm.init(generator(seed, LEARNER, 0), hyper)
 
+    def _first_again(self, reset: int) -> Arrays:
+        """The parameters with which a reset begins."""
+        return self.algorithm.init(generator(self.seed, LEARNER, 2, reset), self.hyper)
+
     def join_team(self, team: Team) -> None:
         if team.size > 1 and getattr(self.config, "replay_device", "host") == "device":
             raise ConfigError(LEARNS_ALONE)
@@ -177,7 +186,15 @@ class NetworkAgent(ExaAgent, Generic[C]):
             rows = prior_rows(self.algorithm, self.hyper, self.prior.blocks)
             self._see_prior(self.prior)
         self.experience: Experience = make_experience(
-            engine, self.hyper, team, self.acting_order, observer, self._rng, self.prior, rows
+            engine,
+            self.hyper,
+            team,
+            self.acting_order,
+            observer,
+            self._rng,
+            self._first_again,
+            self.prior,
+            rows,
         )
         self._make_cloner = partial(
             make_cloner, self.algorithm, self.hyper, rows, self.seed, observer

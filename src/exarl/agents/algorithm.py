@@ -152,6 +152,8 @@ class Algorithm(ABC, Generic[C_co]):
     """Whether it can learn with a network that has memory."""
     uses_replay: ClassVar[bool] = False
     """Whether it learns from a replay; else from each block once."""
+    drops_out: ClassVar[bool] = False
+    """Whether its losses draw the masks of networks with dropout."""
 
     # -- parameters ---------------------------------------------------------------------------------
 
@@ -183,6 +185,11 @@ class Algorithm(ABC, Generic[C_co]):
     def greedy(self) -> slice:
         """Which outputs of the acting network make the greedy action."""
         return slice(None)
+
+    @property
+    def averages(self) -> int:
+        """The greedy action is made of the means of this many of these outputs each."""
+        return 1
 
     @property
     def squashed(self) -> bool:

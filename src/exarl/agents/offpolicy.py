@@ -52,6 +52,12 @@ class OffPolicyConfig(AlgorithmConfig):
     priority_updates: int = param(100_000, "updates until the importance weights are whole", ge=1)
     tau: float = param(0.005, "soft target update after each update; 0: periodic copy", ge=0, le=1)
     target_update_interval: int = param(500, "updates between copies when tau is 0", ge=1)
+    reset_interval: int = param(
+        0, "if not 0: after every N updates networks begin again, and the replay stays", ge=0
+    )
+    reset_networks: tuple[str, ...] = param(
+        (), 'the networks that do, as in \'["q1","q2"]\'; []: all, and the temperature'
+    )
 
 
 C_co = TypeVar("C_co", bound=OffPolicyConfig, covariant=True)
@@ -186,11 +192,20 @@ def check_replay(config: OffPolicyConfig, run: LearnerConfig, learners: int) -> 
     if learners > 1 and config.replay_device == "device":
         raise ConfigError(LEARNS_ALONE)
     check_devices(config, run.workflow, learners)
+    check_resets(config, run.workflow)
     if learners > config.batch_size:
         raise ConfigError(
             f"batch_size={config.batch_size} cannot be shared by learner_procs={learners}:"
             " each learner needs at least one transition of a batch"
         )
+
+
+def check_resets(config: OffPolicyConfig, workflow: str) -> None:
+    """ConfigError if resets are asked for where there are none."""
+    if config.reset_interval and workflow == "fused":
+        raise ConfigError("reset_interval cannot be used in workflow 'fused': use another workflow")
+    if config.reset_networks and not config.reset_interval:
+        raise ConfigError("reset_networks needs a reset_interval")
 
 
 def check_devices(config: OffPolicyConfig, workflow: str, learners: int) -> None:

@@ -96,7 +96,8 @@ class NetworkPolicy:
         """The greedy policy for other programs; ValueError when the network cannot be exported, or when
         ``act`` does something else than ``greedy`` and ``squashed`` of the algorithm say."""
         algorithm, spec = self._algorithm, self._algorithm.spec
-        if (name := changed(type(algorithm), "act", ("greedy", "squashed"))) is not None:
+        acts = ("greedy", "squashed", "averages")
+        if (name := changed(type(algorithm), "act", acts)) is not None:
             raise ValueError(
                 f"{name} changes act(): give it greedy and squashed, which say what is exported, or"
                 " its agent exported()"
@@ -106,7 +107,11 @@ class NetworkPolicy:
         if not hasattr(network, "exported"):
             raise ValueError(f"{type(network).__name__} has no exported()")
         *body, last = network.exported(self.parts[first])
-        head = [Affine(last.weight[:, algorithm.greedy], last.bias[algorithm.greedy])]
+        weight, bias = last.weight[:, algorithm.greedy], last.bias[algorithm.greedy]
+        if (each := algorithm.averages) > 1:
+            weight = weight.reshape(len(weight), -1, each).mean(-1)
+            bias = bias.reshape(-1, each).mean(-1)
+        head = [Affine(weight, bias)]
         norm = {name: np.asarray(array) for name, array in self.parts["norm"].items()}
         seen = [Normalise(norm["mean"].ravel(), norm["std"].ravel(), CLIP)] if norm else []
         size, inputs = int(np.prod(spec.action.shape)), int(np.prod(spec.observation.shape))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -38,6 +39,9 @@ class MLPConfig:
     layer_norm: bool = param(
         False, "normalise each hidden layer to mean 0 and variance 1 before its activation"
     )
+    dropout: float = param(
+        0.0, "part of each hidden layer's units that critics leave out while they learn", ge=0, lt=1
+    )
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,17 @@ class MLP(FeedForward):
         if self.config.layer_norm:
             check_normalised("hidden", self.config.hidden)
 
+    @property
+    def dropout(self) -> float:
+        """The part of the units that masks leave out."""
+        return self.config.dropout
+
+    @property
+    def dropped(self) -> Mapping[str, int]:
+        """The masks [N, units] that ``apply`` takes among its parameters, and their units."""
+        layers = enumerate(self.config.hidden) if self.config.dropout else ()
+        return {f"{layer}/kept": units for layer, units in layers}
+
     def init(self, rng: np.random.Generator) -> Arrays:
         """``{layer}/w`` [fan-in, units] and ``{layer}/b`` [units]."""
         inputs = math.prod(self.observation.shape) + self.extra
@@ -78,8 +93,11 @@ class MLP(FeedForward):
     ) -> Array:
         function, hidden, (w_out, b_out) = self._layers
         x = flat(xp, observations, extra, params[w_out].dtype)
-        for w, b in hidden:
-            x = function(xp, x @ params[w] + params[b])
+        for w, b, kept in hidden:
+            x = x @ params[w] + params[b]
+            if kept in params:
+                x = x * params[kept]
+            x = function(xp, x)
         return x @ params[w_out] + params[b_out]
 
     def exported(self, params: Arrays) -> tuple[Layer, ...]:
@@ -87,13 +105,16 @@ class MLP(FeedForward):
         _, hidden, (w_out, b_out) = self._layers
         cfg = self.config
         layers: list[Layer] = []
-        for units, (w, b) in zip(cfg.hidden, hidden, strict=True):
+        for units, (w, b, _) in zip(cfg.hidden, hidden, strict=True):
             layers.append(Affine(params[w], params[b]))
             layers += exported_hidden(cfg.activation, cfg.layer_norm, units)
         return (*layers, Affine(params[w_out], params[b_out]))
 
     @cached_property
-    def _layers(self) -> tuple[ActivationFunction, list[tuple[str, str]], tuple[str, str]]:
-        """The hidden layers' function, and the names of their parameters and of the last one's."""
-        *hidden, last = [(f"{n}/w", f"{n}/b") for n in range(len(self.config.hidden) + 1)]
-        return hidden_function(self.config.activation, self.config.layer_norm), hidden, last
+    def _layers(self) -> tuple[ActivationFunction, list[tuple[str, str, str]], tuple[str, str]]:
+        """The hidden layers' function, and the names of their parameters (with their masks) and of the
+        last one's."""
+        count = len(self.config.hidden)
+        hidden = [(f"{n}/w", f"{n}/b", f"{n}/kept") for n in range(count)]
+        function = hidden_function(self.config.activation, self.config.layer_norm)
+        return function, hidden, (f"{count}/w", f"{count}/b")

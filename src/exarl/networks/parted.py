@@ -103,6 +103,14 @@ class Parted:
     def memory(self) -> Mapping[str, ArraySpec]:
         return dict(getattr(self.inner, "memory", {}))
 
+    @property
+    def dropout(self) -> float:
+        return float(getattr(self.inner, "dropout", 0.0))
+
+    @property
+    def dropped(self) -> Mapping[str, int]:
+        return dict(getattr(self.inner, "dropped", {}))
+
     def step(
         self,
         xp: Namespace,
