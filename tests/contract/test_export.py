@@ -23,6 +23,7 @@ from exarl.run.build import build_agent, build_episode
 from exarl.run.configure import configure_again
 
 CASES = ("DQN, discrete", "DQN, box", "TD3", "SAC, box", "SAC, discrete", "A2C, box", "PPO, box")
+CASES += ("CrossQ", "XQC", "PQN")
 
 
 NORMED = ("DQN, discrete, layer_norm", "SAC, box, layer_norm")

@@ -18,6 +18,7 @@ from exarl.agents.normalizers import Normalizers
 from exarl.agents.offpolicy import OffPolicyConfig, check_devices, share_of
 from exarl.agents.optimizers import check_optimizer, follows_run, step_size_end
 from exarl.agents.policy import NetworkPolicy, Parts, by_part, changed, recalled
+from exarl.agents.running import check_batches
 from exarl.config import LearnerConfig
 from exarl.errors import CheckpointError, ConfigError
 from exarl.export.policy import Policy
@@ -56,6 +57,7 @@ class NetworkAgent(ExaAgent, Generic[C]):
         self.metrics = (*type(self).metrics, *self._constraints.columns)
         make = network if config.precision == "float32" else _reduced(network)
         self.algorithm = self.make_algorithm(spec, config, make)
+        check_batches(type(self).__name__, self.algorithm)
         self.hyper = hyper_of(config)
         recalls = recalled(self.algorithm)
         if recalls and not self.algorithm.recurrent:
