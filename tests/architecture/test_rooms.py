@@ -43,7 +43,13 @@ PERMITS = {
     "msgspec": Permit(("config", "comm", "envs/external")),
     "mpi4py": Permit(("comm",), lazy=True),
     "jax": Permit(
-        ("agents/compiled.py", "envs/functional.py", "envs/device.py", "networks/adapters.py")
+        (
+            "agents/compiled.py",
+            "envs/functional.py",
+            "envs/device.py",
+            "networks/adapters.py",
+            "networks/batch_norm.py",
+        )
     ),
     "optax": Permit(("agents/compiled.py",)),
     "gymnasium": Permit(("envs", "science")),

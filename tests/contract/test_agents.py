@@ -51,7 +51,7 @@ def critics_value(agent: Any, observations: np.ndarray) -> float:
     return float(np.min(outputs, 0)[actions[0] if agent.spec.n_actions else 0])
 
 
-def mean_value(agent: Any, observations: np.ndarray) -> float:
+def quantile_value(agent: Any, observations: np.ndarray) -> float:
     """The mean of the quantiles of all critics, of what the policy does."""
     actions = agent.action(observations)[0]
     params = params_of(agent)
@@ -65,6 +65,14 @@ def mean_value(agent: Any, observations: np.ndarray) -> float:
 def network_value(agent: Any, observations: np.ndarray) -> float:
     params = part(params_of(agent), "value")
     return float(agent.algorithm.networks["value"].apply(np, params, observations)[0, 0])
+
+
+def mean_value(agent: Any, observations: np.ndarray) -> float:
+    """The lesser critic's mean, of what the policy does."""
+    actions, params = agent.action(observations)[0], params_of(agent)
+    algorithm, hyper = agent.algorithm, agent.hyper
+    outputs = [algorithm.apply(np, params, n, observations, actions) for n in ("q1", "q2")]
+    return float(min(algorithm._values(np, hyper, each)[0] for each in outputs))
 
 
 def params_of(agent: Any) -> dict[str, np.ndarray]:
@@ -141,6 +149,32 @@ ppo = Case(
     identity_blocks=30,
     constant_blocks=50,
 )
+crossq = Case(
+    quick={**QUICK, "updates_per_step": 0.5},
+    toy={**CONTROL, "tau": 0.005, "learn_alpha": False, "learning_rate": 3e-3},
+    identity={"learning_starts": 64, "alpha": 0.05},
+    constant={"learning_starts": 0, "alpha": 1e-6},
+    value=mean_value,
+    continuous=True,
+)
+xqc = replace(
+    crossq,
+    toy={**crossq.toy, "tau": 0.05, "value_limit": 15.0, "updates_per_step": 1.0},
+)
+pqn = Case(
+    quick={"epochs": 2, "learning_rate": 0.01},
+    toy={
+        "gamma": GAMMA,
+        "q_lambda": 0.65,
+        "learning_rate": 5e-3,
+        "minibatches": 4,
+        "hidden": (32,),
+    },
+    identity={"epsilon_steps": 600},
+    constant={"epsilon_min": 1.0},
+    constant_blocks=40,
+    value=q_value,
+)
 CASES = {
     "DQN-v0": dqn,
     "DQN-v0 windows": replace(dqn, quick={**QUICK, "n_step": 20}, toy={**dqn.toy, **WINDOWS}),
@@ -156,9 +190,12 @@ CASES = {
         sac,
         continuous=True,
         toy={**sac.toy, "quantiles": 5, "quantiles_dropped": 0},
-        value=mean_value,
+        value=quantile_value,
     ),
     "QRDQN-v0": replace(dqn, toy={**REPLAY, "quantiles": 5}, value=q_value),
+    "CrossQ-v0": crossq,
+    "XQC-v0": xqc,
+    "PQN-v0": pqn,
     "A2C-v0": a2c,
     "A2C-v0 continuous": replace(a2c, continuous=True),
     "A3C-v0": replace(a2c, toy={**a2c.toy, "adam_eps": None}),
@@ -178,8 +215,15 @@ LEARNING = [name for name, case in CASES.items() if case.learns]
 VALUING = [name for name in LEARNING if name not in ("A2C-v0 continuous", "PPO-v0 continuous")]
 """Their value networks see no actions, so that the discrete cases stand for both."""
 
+REPEATED = ("XQC-v0",)
+"""What it is made of, CrossQ has too."""
 learning = pytest.mark.parametrize("name", LEARNING)
-valuing = pytest.mark.parametrize("name", VALUING)
+taught = pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow if n in REPEATED else ()) for n in LEARNING]
+)
+valuing = pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow if n in REPEATED else ()) for n in VALUING]
+)
 every = pytest.mark.parametrize("name", CASES)
 
 
@@ -268,7 +312,7 @@ def test_training_reports_what_the_agent_declares(name: str) -> None:
     assert all(np.isfinite(value) for value in metrics.values())
 
 
-@learning
+@taught
 @pytest.mark.parametrize("seed", range(3))
 def test_learns_the_identity_in_seconds(name: str, seed: int) -> None:
     """The observation names the action that is rewarded: chance gets a quarter of the discrete

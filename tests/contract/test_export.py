@@ -27,7 +27,7 @@ from exarl.run.configure import configure_again
 
 CASES = (
     *("DQN, discrete", "DQN, box", "TD3", "SAC, box", "SAC, discrete", "A2C, box", "PPO, box"),
-    *("SAC, ensemble", "TQC", "QRDQN"),
+    *("SAC, ensemble", "TQC", "QRDQN", "CrossQ", "XQC", "PQN"),
 )
 
 

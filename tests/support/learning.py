@@ -52,12 +52,15 @@ def make_agent(
     **parameters: Any,
 ) -> Any:
     """An agent of a small network, an LSTM if it has ``units``; ``Any``, so that tests may look
-    inside. Nothing is normalised unless ``parameters`` say so, also where that is the default."""
+    inside. Nothing is normalised unless ``parameters`` say so, also where that is the default; but
+    batches are for the agents that need it."""
     agent_class = registry.agents.load(id)
+    own = agent_class.defaults.get("models", {}).get("MLP", {})
     plain = {name: False for name in NORMALISING if hasattr(agent_class.Config, name)}
-    network: Any = partial(
-        MLP, MLPConfig(hidden, layer_norm=layer_norm, dropout=dropout), spec.observation
+    kind = MLPConfig(
+        hidden, layer_norm=layer_norm, dropout=dropout, batch_norm=own.get("batch_norm", "none")
     )
+    network: Any = partial(MLP, kind, spec.observation)
     if units:
         network = partial(LSTM, LSTMConfig(hidden, units), spec.observation)
     agent = agent_class(spec, agent_class.Config(**{**plain, **parameters}), network, seed)

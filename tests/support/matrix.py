@@ -20,20 +20,24 @@ CASES: dict[str, dict[str, Any]] = {
     "SAC, ensemble": {"agent": "SAC-v0", "env": "Pendulum-v1", **ENSEMBLE, **OFF_POLICY},
     "TQC": {"agent": "TQC-v0", "env": "Pendulum-v1", "priority_scale": 0.6, **OFF_POLICY},
     "QRDQN": {"agent": "QRDQN-v0", "quantiles": 5, "n_step": 3, **OFF_POLICY},
+    "CrossQ": {"agent": "CrossQ-v0", "env": "Pendulum-v1", **OFF_POLICY},
+    "XQC": {"agent": "XQC-v0", "env": "Pendulum-v1", "priority_scale": 0.6, **OFF_POLICY},
     "A2C, discrete": {"agent": "A2C-v0"},
     "A2C, box": {"agent": "A2C-v0", "env": "Pendulum-v1", "normalize_observations": True},
     "A3C, LSTM": {"agent": "A3C-v0", "model_type": "LSTM"},
     "PPO, discrete": {"agent": "PPO-v0", "frame_stack": 3, **PPO},
     "PPO, box": {"agent": "PPO-v0", "env": "Pendulum-v1", "normalize_rewards": True, **PPO},
     "PPO, LSTM": {"agent": "PPO-v0", "model_type": "LSTM", **PPO},
+    "PQN": {"agent": "PQN-v0", "epochs": 2, "minibatches": 2, "epsilon_steps": 100},
     "Random": {"agent": "Random-v0", "env": "Pendulum-v1"},
     "Search": {"agent": "Search-v0", "generation": 4, "n_steps": 20},
 }
 
 
-ON_ONE_RANK = ("DQN, discrete", "DQN, box", "A2C, discrete", "PPO, LSTM")
+ON_ONE_RANK = ("DQN, discrete", "DQN, box", "A2C, discrete", "PPO, LSTM", "PQN")
 ON_RANKS = tuple(case for case in CASES if case not in ON_ONE_RANK)
-"""The cases that also run on several ranks; others of the same agents cover the rest."""
+"""The cases that also run where actors lag, which PQN is refused; others of the same agents cover the
+rest."""
 
 
 def parameters(case: str, **others: Any) -> dict[str, Any]:

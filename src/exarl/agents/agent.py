@@ -20,6 +20,7 @@ from exarl.agents.offpolicy import LEARNS_ALONE, OffPolicyConfig, check_replay
 from exarl.agents.optimizers import check_optimizer, follows_run, step_size_end
 from exarl.agents.policy import NetworkPolicy, Parts, by_part, changed, recalled
 from exarl.agents.prior import make_cloner, prior_rows, with_returns
+from exarl.agents.running import check_batches
 from exarl.config import LearnerConfig
 from exarl.errors import ConfigError
 from exarl.export.policy import Policy
@@ -56,6 +57,7 @@ class NetworkAgent(ExaAgent, Generic[C]):
         self.metrics = (*own, *self._constraints.columns, *resets.columns(config))
         make = network if config.precision == "float32" else reduced(network)
         self.algorithm = self.make_algorithm(spec, config, make)
+        check_batches(type(self).__name__, self.algorithm)
         self.hyper = hyper_of(config)
         recalls = recalled(self.algorithm)
         if recalls and not self.algorithm.recurrent:

@@ -37,7 +37,8 @@ Hyper: TypeAlias = "Mapping[str, float | Array]"
 
 Value: TypeAlias = "Callable[[Namespace, Hyper, Params, TrainState, Batch], tuple[Array, Metrics]]"
 """A loss: ``(xp, hyper, params, state, batch)`` -> its value and metrics. Gradients flow through
-``params`` alone, and only through those the loss trains; ``state`` is as it was before the update."""
+``params`` alone, and only through those the loss trains; ``state`` is as it was before the update.
+Metrics with names of parameters are running moments after the batch (``agents.running``)."""
 
 
 @dataclass(frozen=True)
@@ -154,6 +155,8 @@ class Algorithm(ABC, Generic[C_co]):
     """Whether it learns from a replay; else from each block once."""
     drops_out: ClassVar[bool] = False
     """Whether its losses draw the masks of networks with dropout."""
+    follows_batches: ClassVar[bool] = False
+    """Whether its losses report the running moments of networks that normalise batches."""
 
     # -- parameters ---------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from exarl.agents.onpolicy import (
     total,
     value_loss,
 )
+from exarl.agents.passes import minibatches_of, parts_of
 from exarl.config import param
 from exarl.errors import ConfigError
 from exarl.types import Array, Batch, EnvSpec, Metrics, Namespace, Params
@@ -94,9 +95,8 @@ class ProximalPolicy(ActorCritic[PPOConfig]):
 
     def _minibatches(self, steps: int) -> int:
         """Those of a pass over a block of ``steps`` steps."""
-        if self.config.minibatches is not None:
-            return self.config.minibatches
-        return 1 if self.memory else max(1, round(steps / MINIBATCH))
+        size = steps if self.memory else MINIBATCH
+        return minibatches_of(steps, self.config.minibatches, size)
 
     def passes(self, rows: Batch) -> tuple[int, int]:
         """ConfigError when a block has fewer rows than there are minibatches."""
@@ -110,11 +110,7 @@ class ProximalPolicy(ActorCritic[PPOConfig]):
         return self.config.epochs, count
 
     def split(self, orders: Array, updates: int) -> Array:
-        """A remainder waits for the next pass."""
-        passes, count = orders.shape
-        parts = updates // passes
-        size = count // parts
-        return orders[:, : size * parts].reshape(-1, size)
+        return parts_of(orders, updates)
 
     def prepare(self, xp: Namespace, hyper: Hyper, state: TrainState, batch: Batch) -> Batch:
         rows = {name: array for name, array in batch.items() if name != "index"}

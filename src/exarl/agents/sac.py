@@ -289,6 +289,10 @@ class SoftActorCritic(OffPolicy[SoftConfig]):
             log_p = log_softmax(xp, self.among(xp, outputs, observations))
             return xp.exp(log_p), log_p
         assert noise is not None
+        return self.squashed_sample(xp, outputs, noise)
+
+    def squashed_sample(self, xp: Namespace, outputs: Array, noise: Array) -> tuple[Array, Array]:
+        """Of a continuous policy's outputs: actions [N, A] and their log-probabilities [N]."""
         mean, log_std = self._gaussian(xp, outputs)
         before = mean + xp.exp(log_std) * noise
         return xp.tanh(before), squashed_log_prob(xp, noise, log_std, before)

@@ -91,6 +91,18 @@ def categorical_entropy(xp: Namespace, logits: Array) -> Array:
     return -(xp.exp(log_p) * log_p).sum(-1)
 
 
+def categorical_projection(
+    xp: Namespace, places: Array, probabilities: Array, support: Array
+) -> Array:
+    """Probabilities [N, L] on the evenly spaced ``support`` [L] of a mass of ``probabilities`` [N, K]
+    at ``places`` [N, K]: each is shared by its two neighbours so that its mean stays, and what lies
+    beyond the ends is taken to lie there (Bellemare et al. 2017, arXiv 1707.06887)."""
+    inside = xp.clip(places, support[0], support[-1])[:, None, :]  # [N, 1, K]
+    distances = xp.abs(inside - support[:, None]) / (support[1] - support[0])  # [N, L, K]
+    projected: Array = xp.einsum("nlk,nk->nl", xp.maximum(1 - distances, 0), probabilities)
+    return projected
+
+
 def gaussian_log_prob(xp: Namespace, actions: Array, mean: Array, log_std: Array) -> Array:
     """[...]; the last axis holds independent dimensions."""
     scaled = (actions - mean) * xp.exp(-log_std)

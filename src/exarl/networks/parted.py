@@ -87,6 +87,27 @@ class Parted:
         seen, more = self._split(xp, observations, extra)
         return self.inner.apply(xp, params, seen, *more)
 
+    @property
+    def normalises_batches(self) -> bool:
+        """Whether the inner network does."""
+        return bool(getattr(self.inner, "normalises_batches", False))
+
+    def learn(
+        self,
+        xp: Namespace,
+        params: Params,
+        observations: Array,
+        extra: Array | None = None,
+        renormalise: bool | Array = False,
+    ) -> tuple[Array, dict[str, Array]]:
+        """What the inner network, which must have it, makes of what it sees."""
+        seen, more = self._split(xp, observations, extra)
+        inner: Any = self.inner
+        learned: tuple[Array, dict[str, Array]] = inner.learn(
+            xp, params, seen, *more, renormalise=renormalise
+        )
+        return learned
+
     def exported(self, params: Arrays) -> tuple[Layer, ...]:
         """The layers of what it sees; ValueError where images and numbers go different ways."""
         if self.image or any(part.kind == "image" for part in self.seen):

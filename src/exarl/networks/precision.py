@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from exarl.networks.network import Network
+from exarl.networks.network import RUNNING, Network
 from exarl.types import Array, Namespace, Params
 
 
@@ -33,6 +33,21 @@ class Reduced:
             return self._network.apply(np, params, observations, *more)
         inputs = [narrow(xp, array) for array in (observations, *more)]
         return self._network.apply(xp, _each(narrow, xp, params), *inputs).astype(xp.float32)
+
+    def learn(
+        self,
+        xp: Namespace,
+        params: Params,
+        observations: Array,
+        extra: Array | None = None,
+        renormalise: bool | Array = False,
+    ) -> tuple[Array, dict[str, Array]]:
+        """As of the network, which must have it; the running moments stay float32."""
+        inputs = [narrow(xp, array) for array in (observations, *_given(extra))]
+        outputs, after = self._network.learn(  # type: ignore[attr-defined]
+            xp, _each(narrow, xp, params), *inputs, renormalise=renormalise
+        )
+        return outputs.astype(xp.float32), after
 
     def step(
         self,
@@ -83,4 +98,7 @@ def _given(extra: Array | None) -> tuple[Array, ...]:
 def _each(
     change: Callable[[Namespace, Array], Array], xp: Namespace, arrays: Params
 ) -> dict[str, Array]:
-    return {name: change(xp, array) for name, array in arrays.items()}
+    return {
+        name: array if name.startswith(RUNNING) else change(xp, array)
+        for name, array in arrays.items()
+    }

@@ -233,3 +233,24 @@ def test_factors_of_different_sizes_are_independent_distributions() -> None:
         own = np.exp(dist.log_softmax(np, logits[:, first:last]))
         np.testing.assert_allclose(probabilities[:, factor, : last - first], own, rtol=1e-5)
         assert (probabilities[:, factor, last - first :] == 0).all()
+
+
+@both
+@seeds
+def test_the_projection_of_a_distribution_equals_rlax(xp: Any, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    support = np.linspace(-5, 5, 21, dtype=np.float32)
+    mass = rng.dirichlet(np.ones(21), size=8).astype(np.float32)
+    places = normal(seed, 8, 1, scale=2.0) + np.float32([[0.9], [0.0]] * 4) * support
+    found = np.asarray(dist.categorical_projection(xp, xp.asarray(places), mass, support))
+    theirs = jax.vmap(rlax.categorical_l2_project, (0, 0, None))
+    expected = theirs(jnp.array(places), jnp.array(mass), jnp.array(support))
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(found.sum(-1), 1, rtol=1e-5)
+
+
+def test_a_projection_keeps_the_mean_unless_it_is_cut_off() -> None:
+    support = np.linspace(-1, 1, 5)
+    found = dist.categorical_projection(np, np.array([[0.3], [7.0]]), np.ones((2, 1)), support)
+    np.testing.assert_allclose(found @ support, [0.3, 1.0])
+    np.testing.assert_allclose(found[1], [0, 0, 0, 0, 1])
