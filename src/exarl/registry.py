@@ -137,6 +137,7 @@ agents = Registry(
         "DDPG-v0": "exarl.agents.ddpg:DDPG",
         "TD3-v0": "exarl.agents.td3:TD3",
         "SAC-v0": "exarl.agents.sac:SAC",
+        "MBPO-v0": "exarl.agents.mbpo:MBPO",
         "A2C-v0": "exarl.agents.a2c:A2C",
         "A3C-v0": "exarl.agents.a2c:A3C",
         "PPO-v0": "exarl.agents.ppo:PPO",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 OFF_POLICY: dict[str, Any] = {"learning_starts": 40, "batch_size": 8, "updates_per_step": 0.1}
+DREAMS: dict[str, Any] = {"model_hidden": [8], "model_batch_size": 8, "horizon": 2}
 PPO: dict[str, Any] = {"epochs": 2, "minibatches": 2}
 
 CASES: dict[str, dict[str, Any]] = {
@@ -16,6 +17,7 @@ CASES: dict[str, dict[str, Any]] = {
     "TD3": {"agent": "TD3-v0", "env": "Pendulum-v1", "priority_scale": 0.6, **OFF_POLICY},
     "SAC, discrete": {"agent": "SAC-v0", **OFF_POLICY},
     "SAC, box": {"agent": "SAC-v0", "env": "Pendulum-v1", "n_step": 3, **OFF_POLICY},
+    "MBPO": {"agent": "MBPO-v0", "env": "Pendulum-v1", **OFF_POLICY, **DREAMS},
     "A2C, discrete": {"agent": "A2C-v0"},
     "A2C, box": {"agent": "A2C-v0", "env": "Pendulum-v1", "normalize_observations": True},
     "A3C, LSTM": {"agent": "A3C-v0", "model_type": "LSTM"},
@@ -40,6 +42,10 @@ def parameters(case: str, **others: Any) -> dict[str, Any]:
     if case != "Random":  # a schedule over the run is another one in a run's first part
         tuned_away["learning_rate_fraction"] = 0
     return {**fixed, **tuned_away, **size, **chosen, **others}
+
+
+LEARN_ALONE = ("MBPO",)
+"""These have one learner wherever others have several."""
 
 
 SMALL_FUSED = {

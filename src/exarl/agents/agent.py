@@ -56,7 +56,7 @@ class NetworkAgent(ExaAgent, Generic[C]):
         self.metrics = (*type(self).metrics, *self._constraints.columns)
         make = network if config.precision == "float32" else _reduced(network)
         self.algorithm = self.make_algorithm(spec, config, make)
-        self.hyper = hyper_of(config)
+        self.hyper = hyper_of(self.algorithm.config)
         recalls = recalled(self.algorithm)
         if recalls and not self.algorithm.recurrent:
             name = type(self).__name__

@@ -13,6 +13,7 @@ from exarl.agents.algorithm import (
     Algorithm,
     AlgorithmConfig,
     Hyper,
+    TrainState,
     memory_of,
 )
 from exarl.export.policy import (
@@ -199,6 +200,23 @@ def by_part(acts_with: tuple[str, ...], arrays: Mapping[str, Array]) -> Parts:
 def acting_with(xp: Namespace, run: partial[tuple[Array, Memory]], parts: Parts) -> Acting:
     """What an algorithm's ``act`` needs: ``run`` has the networks' parameters already."""
     return Acting(run, parts["now"], parts[""], partial(normalize, xp, parts["norm"]))
+
+
+def acting_in_training(
+    xp: Namespace,
+    algorithm: Algorithm[AlgorithmConfig],
+    hyper: Hyper,
+    state: TrainState,
+    steps: float | Array,
+) -> Acting:
+    """What ``act`` needs of a state in the midst of training, after ``steps`` environment steps."""
+    now = algorithm.schedules(xp, hyper, steps)
+    norm = {f"norm/{name}": state.norm[name] for name in ("mean", "std") if name in state.norm}
+    shown = algorithm.acting_params(state.params, state.target)
+    arrays = {**shown, **norm, **{f"now/{name}": value for name, value in now.items()}}
+    parts = by_part(algorithm.acts_with, arrays)
+    run = partial(forward, algorithm.networks, bool(recalled(algorithm)), xp, parts)
+    return acting_with(xp, run, parts)
 
 
 def normalize(xp: Namespace, norm: Mapping[str, Array], observations: Array) -> Array:

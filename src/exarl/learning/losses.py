@@ -50,3 +50,13 @@ def huber(xp: Namespace, errors: Array, delta: float = 1.0) -> Array:
 def squared(xp: Namespace, errors: Array) -> Array:
     """Half the square."""
     return 0.5 * errors**2
+
+
+def gaussian_nll(xp: Namespace, mean: Array, log_var: Array, targets: Array) -> Array:
+    """Negative log-likelihood of a Gaussian, without its constant."""
+    return 0.5 * ((targets - mean) ** 2 * xp.exp(-log_var) + log_var)
+
+
+def bernoulli_nll(xp: Namespace, logits: Array, happened: Array) -> Array:
+    """Negative log-likelihood of what happened (True) or did not."""
+    return xp.logaddexp(0.0, xp.where(happened, -logits, logits))
