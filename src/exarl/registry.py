@@ -142,6 +142,7 @@ agents = Registry(
         "CrossQ-v0": "exarl.agents.crossq:CrossQ",
         "XQC-v0": "exarl.agents.xqc:XQC",
         "PQN-v0": "exarl.agents.pqn:PQN",
+        "MBPO-v0": "exarl.agents.mbpo:MBPO",
         "A2C-v0": "exarl.agents.a2c:A2C",
         "A3C-v0": "exarl.agents.a2c:A3C",
         "PPO-v0": "exarl.agents.ppo:PPO",

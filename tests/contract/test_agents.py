@@ -6,7 +6,7 @@ the value of an observation. An agent for any actions has a second case with con
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -130,6 +130,20 @@ sac = Case(
     constant={"learning_starts": 0, "alpha": 1e-6},
     value=critics_value,
 )
+DREAMS = {
+    "model_hidden": (16,),
+    "model_members": 3,
+    "model_elites": 2,
+    "model_batch_size": 32,
+    "rollouts_per_step": 4,
+}
+dreaming = {**DREAMS, "real_ratio": 0.5}
+mbpo = replace(
+    sac,
+    quick={**QUICK, **DREAMS},
+    toy={**sac.toy, **dreaming},
+    identity={**sac.identity, "imagined_capacity": 1000},
+)
 a2c = Case(
     quick={"learning_rate": 0.01},
     toy={"gamma": GAMMA, "max_grad_norm": None, "learning_rate": 0.05, "entropy_scale": 0.01},
@@ -196,6 +210,12 @@ CASES = {
     "CrossQ-v0": crossq,
     "XQC-v0": xqc,
     "PQN-v0": pqn,
+    "MBPO-v0": mbpo,
+    "MBPO-v0 continuous": replace(
+        mbpo,
+        continuous=True,
+        quick={**mbpo.quick, "base": "TD3-v0", "base_parameters": ("noise=0.3",), "horizon": 3},
+    ),
     "A2C-v0": a2c,
     "A2C-v0 continuous": replace(a2c, continuous=True),
     "A3C-v0": replace(a2c, toy={**a2c.toy, "adam_eps": None}),
@@ -215,16 +235,19 @@ LEARNING = [name for name, case in CASES.items() if case.learns]
 VALUING = [name for name in LEARNING if name not in ("A2C-v0 continuous", "PPO-v0 continuous")]
 """Their value networks see no actions, so that the discrete cases stand for both."""
 
-REPEATED = ("XQC-v0",)
-"""What it is made of, CrossQ has too."""
-learning = pytest.mark.parametrize("name", LEARNING)
-taught = pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.slow if n in REPEATED else ()) for n in LEARNING]
-)
-valuing = pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.slow if n in REPEATED else ()) for n in VALUING]
-)
-every = pytest.mark.parametrize("name", CASES)
+REPEATED = ("XQC-v0", "MBPO-v0 continuous")
+"""What they are made of, others have too, and compiling them takes a while."""
+SLOW = ("MBPO-v0 continuous",)
+
+
+def over(names: Iterable[str], slow: Sequence[str] = SLOW) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize(
+        "name", [pytest.param(n, marks=pytest.mark.slow if n in slow else ()) for n in names]
+    )
+
+
+learning, taught, every = over(LEARNING), over(LEARNING, REPEATED), over(CASES)
+valuing = over(VALUING, REPEATED)
 
 
 def id_of(name: str) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 OFF_POLICY: dict[str, Any] = {"learning_starts": 40, "batch_size": 8, "updates_per_step": 0.1}
 ENSEMBLE: dict[str, Any] = {"critics": 4, "dropout": 0.1, "policy_delay": 2, "reset_interval": 5}
+DREAMS: dict[str, Any] = {"model_hidden": [8], "model_batch_size": 8, "horizon": 2}
 PPO: dict[str, Any] = {"epochs": 2, "minibatches": 2}
 
 CASES: dict[str, dict[str, Any]] = {
@@ -22,6 +23,7 @@ CASES: dict[str, dict[str, Any]] = {
     "QRDQN": {"agent": "QRDQN-v0", "quantiles": 5, "n_step": 3, **OFF_POLICY},
     "CrossQ": {"agent": "CrossQ-v0", "env": "Pendulum-v1", **OFF_POLICY},
     "XQC": {"agent": "XQC-v0", "env": "Pendulum-v1", "priority_scale": 0.6, **OFF_POLICY},
+    "MBPO": {"agent": "MBPO-v0", "env": "Pendulum-v1", **OFF_POLICY, **DREAMS},
     "A2C, discrete": {"agent": "A2C-v0"},
     "A2C, box": {"agent": "A2C-v0", "env": "Pendulum-v1", "normalize_observations": True},
     "A3C, LSTM": {"agent": "A3C-v0", "model_type": "LSTM"},
@@ -52,6 +54,10 @@ def parameters(case: str, **others: Any) -> dict[str, Any]:
     ):  # a schedule over the run is another one in a run's first part
         tuned_away["learning_rate_fraction"] = 0
     return {**fixed, **tuned_away, **size, **chosen, **others}
+
+
+LEARN_ALONE = ("MBPO",)
+"""These have one learner wherever others have several."""
 
 
 SMALL_FUSED = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
@@ -13,14 +12,22 @@ import numpy as np
 from exarl.agents import normalizers, resets, start
 from exarl.agents.algorithm import Algorithm, AlgorithmConfig, TrainState, hyper_of
 from exarl.agents.base import ExaAgent, MakeNetwork, Spread, Team
+from exarl.agents.blocks import on_host
 from exarl.agents.constraints import Constraints, Dual
 from exarl.agents.experience import Experience
 from exarl.agents.normalizers import Normalizers
 from exarl.agents.offpolicy import LEARNS_ALONE, OffPolicyConfig, check_replay
-from exarl.agents.optimizers import check_optimizer, follows_run, step_size_end
-from exarl.agents.policy import NetworkPolicy, Parts, by_part, changed, recalled
-from exarl.agents.prior import make_cloner, prior_rows, with_returns
-from exarl.agents.running import check_batches
+from exarl.agents.optimizers import check_optimizer, ended_schedules, follows_run
+from exarl.agents.policy import (
+    NetworkPolicy,
+    Parts,
+    by_part,
+    changed,
+    check_networks,
+    recalled,
+    with_generated,
+)
+from exarl.agents.prior import make_cloner, moments_with, prior_rows
 from exarl.config import LearnerConfig
 from exarl.errors import ConfigError
 from exarl.export.policy import Policy
@@ -32,7 +39,8 @@ from exarl.types import Array, Arrays, ArraySpec, Block, EnvSpec, Metrics
 
 if TYPE_CHECKING:
     from exarl.agents.cloning import Cloner
-    from exarl.agents.prior import Prior
+    from exarl.agents.compiled import CompileObserver
+    from exarl.agents.engine import Engine
 
 C = TypeVar("C", bound=AlgorithmConfig)
 
@@ -57,17 +65,11 @@ class NetworkAgent(ExaAgent, Generic[C]):
         self.metrics = (*own, *self._constraints.columns, *resets.columns(config))
         make = network if config.precision == "float32" else reduced(network)
         self.algorithm = self.make_algorithm(spec, config, make)
-        check_batches(type(self).__name__, self.algorithm)
-        self.hyper = hyper_of(config)
-        recalls = recalled(self.algorithm)
-        if recalls and not self.algorithm.recurrent:
-            name = type(self).__name__
-            raise ConfigError(f"{name} cannot learn with a network that has memory: use an MLP")
-        dropping = any(getattr(n, "dropout", 0) for n in self.algorithm.networks.values())
-        if dropping and not self.algorithm.drops_out:
-            raise ConfigError(f"{type(self).__name__} does not learn with dropout: set dropout 0")
+        check_networks(type(self).__name__, self.algorithm)
+        self.hyper = hyper_of(self.algorithm.config)
         self.memory = self.algorithm.memory
         self.lead_steps = self.algorithm.lead_steps
+        recalls = recalled(self.algorithm)
         kept = {f"memory/{name}": spec for name, spec in self.memory.items() if name in recalls}
         self.recorded = {**self.recorded, **self.algorithm.recorded, **kept}
         if config.normalize_rewards:
@@ -139,27 +141,18 @@ class NetworkAgent(ExaAgent, Generic[C]):
         return self.policy.exported()
 
     def prepare(self, block: Block, spread: Spread | None = None) -> Block:
-        if not self.algorithm.generated:
-            return block
-        rows = _on_host(self.algorithm.generate_from(np, self.hyper, block))
-        together = spread is not None and self.algorithm.generates_in_group
-        made = spread(rows) if together and spread is not None else self.generate(rows)
-        shape = block.rewards.shape
-        added = {name: a.reshape(*shape, *a.shape[1:]) for name, a in made.items()}
-        return dataclasses.replace(block, recorded={**block.recorded, **added})
+        shares = spread is not None and self.algorithm.generates_in_group
+        generate = spread if shares and spread is not None else self.generate
+        return with_generated(self.algorithm, self.hyper, block, generate)
 
     def generate(self, rows: Arrays) -> Arrays:
-        return _on_host(self.algorithm.generate(np, self.hyper, self.policy.acting, rows))
+        return on_host(self.algorithm.generate(np, self.hyper, self.policy.acting, rows))
 
     # -- learning -----------------------------------------------------------------------------------
 
     def first_params(self, seed: int, hyper: Mapping[str, float | Array]) -> Arrays:
         """The parameters that a run with this seed begins with."""
         return self.algorithm.init(generator(seed, LEARNER, 0), hyper)
-
-    def _first_again(self, reset: int) -> Arrays:
-        """The parameters with which a reset begins."""
-        return self.algorithm.init(generator(self.seed, LEARNER, 2, reset), self.hyper)
 
     def join_team(self, team: Team) -> None:
         if team.size > 1 and getattr(self.config, "replay_device", "host") == "device":
@@ -169,7 +162,6 @@ class NetworkAgent(ExaAgent, Generic[C]):
     def set_learner(self) -> None:
         from exarl.agents.compiled import CompileObserver, to_device
         from exarl.agents.engine import Engine
-        from exarl.agents.experiences import make_experience
 
         check_optimizer(self.config, self.total_steps)
         team = self._team
@@ -186,32 +178,26 @@ class NetworkAgent(ExaAgent, Generic[C]):
         rows = None
         if self.prior is not None:
             rows = prior_rows(self.algorithm, self.hyper, self.prior.blocks)
-            self._see_prior(self.prior)
-        self.experience: Experience = make_experience(
-            engine,
-            self.hyper,
-            team,
-            self.acting_order,
-            observer,
-            self._rng,
-            self._first_again,
-            self.prior,
-            rows,
-        )
+            if self._normalizers.used:
+                see = (self._normalizers, self._moments, self.return_discount or 0.0)
+                self._moments = moments_with(self.prior, *see)
+                self._renew_norm()
+        self.experience = self._make_experience(engine, observer, rows)
         self._make_cloner = partial(
             make_cloner, self.algorithm, self.hyper, rows, self.seed, observer
         )
         self._cloner: Cloner | None = None
 
-    def _see_prior(self, prior: Prior) -> None:
-        """Let the normalisers see prior data, as each learner of a team does for itself."""
-        if not self._normalizers.used:
-            return
-        for block in prior.blocks:
-            seen = with_returns(block, self.return_discount or 0.0)
-            sums = self._normalizers.sums(np, self._moments, seen)
-            self._moments = self._normalizers.after(np, self._moments, sums)
-        self._renew_norm()
+    def _make_experience(
+        self, engine: Engine, observer: CompileObserver, prior_rows: Arrays | None
+    ) -> Experience:
+        from exarl.agents.experiences import make_experience
+
+        def first(reset: int) -> Arrays:
+            return self.algorithm.init(generator(self.seed, LEARNER, 2, reset), self.hyper)
+
+        own = engine, self.hyper, self._team, self.acting_order, observer, self._rng
+        return make_experience(*own, first, self.prior, prior_rows)
 
     def train(self, block: Block) -> Metrics:
         return self.train_in_team(block, block.steps)
@@ -230,10 +216,11 @@ class NetworkAgent(ExaAgent, Generic[C]):
     def train_in_team(self, block: Block | None, steps: int, *, joined: bool = False) -> Metrics:
         rows = None
         if block is not None:
-            rows = _on_host(self.algorithm.rows(np, self.hyper, block))
+            rows = on_host(self.algorithm.rows(np, self.hyper, block))
         self.update_normalizers(block)
         if follows_run(self.config) and self.total_steps is not None:
-            self.train_state = self._learning()._replace(progress=self._progress())
+            made = np.float32(self._steps / self.total_steps)
+            self.train_state = self._learning()._replace(progress=made)  # type: ignore[arg-type]
         self._steps += steps
         updates = self.algorithm.n_updates(steps, self._steps)
         if not updates or not self._can_learn(rows):
@@ -271,11 +258,6 @@ class NetworkAgent(ExaAgent, Generic[C]):
         """Whether there is something to learn from in every block."""
         return not (self.lead_steps or self.spec.agents_change)
 
-    def _progress(self) -> Array:
-        """The part of the run's steps that is made."""
-        assert self.total_steps is not None
-        return np.float32(self._steps / self.total_steps)  # type: ignore[return-value]
-
     def update_normalizers(self, block: Block | None) -> None:
         """Let the normalisers see a block; all learners of a team call it and see all blocks."""
         if not (self._normalizers.used or self._constraints):
@@ -303,17 +285,8 @@ class NetworkAgent(ExaAgent, Generic[C]):
         return norm
 
     def ended_schedules(self, steps: int, updates: int) -> Mapping[str, str]:
-        cfg, total = self.config, self.total_steps
-        if cfg.learning_rate_fraction and total is None:
-            constant = (
-                f"the step size stays {cfg.learning_rate:.3g}: its schedule needs total_steps"
-            )
-            return {"the step size": constant}
-        ends = [e for e in self.algorithm.schedule_ends() if not {*e.parameters} & {*self.swept}]
-        if (end := step_size_end(cfg, total, self.swept)) is not None:
-            ends.append(end)
-        over = [e for e in ends if steps >= e.steps or updates >= e.updates]
-        return {end.what: end.told(steps, total) for end in over}
+        run = self.total_steps, self.swept, steps, updates
+        return ended_schedules(self.config, self.algorithm.schedule_ends(), *run)
 
     def _pop_weights(self, metrics: Metrics) -> Metrics:
         """Metrics of the updates; the new weights are removed and stored for ``get_weights``.
@@ -392,7 +365,7 @@ class NetworkAgent(ExaAgent, Generic[C]):
         from exarl.agents.compiled import to_arrays
 
         replay = {f"replay/{name}": array for name, array in self.experience.state().items()}
-        arrays = {"weights": self.get_weights(), **to_arrays(_stored(self._learning()))}
+        arrays = {"weights": self.get_weights(), **to_arrays(self._learning().stored)}
         numbers = {
             "steps": self._steps,
             "updates": self._updates_made,
@@ -409,7 +382,7 @@ class NetworkAgent(ExaAgent, Generic[C]):
         if self.prior is not None:
             self.prior.check_same(numbers.get("prior"))
         replay = start.replay_in(arrays, self.config)
-        self.train_state, self._flat = from_arrays(_stored(self._learning()), arrays), None
+        self.train_state, self._flat = from_arrays(self._learning().stored, arrays), None
         self._moments = normalizers.restored(arrays)
         self._dual = self._constraints.restored(arrays)
         self.set_weights(arrays["weights"])
@@ -422,7 +395,7 @@ class NetworkAgent(ExaAgent, Generic[C]):
     def start(self, arrays: Arrays, parts: Collection[str]) -> None:
         from exarl.agents.compiled import from_arrays, to_arrays, to_device
 
-        own = _stored(self._learning())
+        own = self._learning().stored
         begun = start.begun_with(to_arrays(own), arrays, self._layout, parts)
         self._moments = start.moments_begun_with(self._moments, arrays, parts, self._normalizers)
         if start.REPLAY in parts:
@@ -430,13 +403,3 @@ class NetworkAgent(ExaAgent, Generic[C]):
         state = from_arrays(own, begun)
         self.train_state, self._flat = state._replace(norm=to_device(self._norm())), None
         self.set_weights(self.get_weights())
-
-
-def _stored(state: TrainState) -> TrainState:
-    """What a checkpoint has of a state: not the progress, which a longer run counts otherwise."""
-    return state._replace(progress=None)
-
-
-def _on_host(arrays: Mapping[str, Array]) -> Arrays:
-    """Arrays that are NumPy's already, for the type checker."""
-    return dict(arrays)  # type: ignore[arg-type]

@@ -80,6 +80,11 @@ class TrainState(NamedTuple):
     halted: Array | None = None  # whether the rest of a block's updates is skipped
     progress: Array | None = None  # part of total_steps made before a block, where rates follow it
 
+    @property
+    def stored(self) -> TrainState:
+        """What a checkpoint has of it: not the progress, which a longer run counts otherwise."""
+        return self._replace(progress=None)
+
 
 @dataclass(frozen=True)
 class Loss:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from exarl.types import ABSENT, Array, Namespace, Steps
+from exarl.types import ABSENT, Array, Arrays, Namespace, Steps
 
 KNOWN = "known"
 """Among the rows of a block: which of them there are. A replay does not keep the others."""
@@ -62,3 +62,8 @@ def steps_of(xp: Namespace, block: AnyBlock) -> Steps:
     if block.lead is None:
         return own
     return Steps(*(xp.concatenate(parts) for parts in zip(block.lead, own, strict=True)))
+
+
+def on_host(arrays: Mapping[str, Array]) -> Arrays:
+    """Arrays that are NumPy's already, for the type checker."""
+    return dict(arrays)  # type: ignore[arg-type]

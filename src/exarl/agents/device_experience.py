@@ -66,6 +66,14 @@ class DeviceReplay:
         self._compiled = observer.jit(learn, donate=(0, 1), static=5)
         self._learn = observer.call(self._compiled)
 
+    def pop_store(self, rows: Batch) -> Store:
+        """The rows so far, or none like these, for a caller that gives back a store as ``keep``."""
+        store, self._store = self._store or self.empty(rows), None
+        return store
+
+    def keep(self, store: Store) -> None:
+        self._store = store
+
     def ready(self, rows: Arrays | None) -> bool:
         return (
             bool(self._prior)

@@ -78,8 +78,7 @@ class OffPolicy(Algorithm[C_co]):
         first step on: no remainder is lost, and none needs to be kept."""
         if made < max(self.config.learning_starts, 1):
             return 0
-        updates, of = _fraction(self.config.updates_per_step)
-        return made * updates // of - (made - steps) * updates // of
+        return falls_due(self.config.updates_per_step, steps, made)
 
     def rows(self, xp: Namespace, hyper: Hyper, block: AnyBlock) -> dict[str, Array]:
         return self.transitions(xp, hyper, block)
@@ -156,6 +155,13 @@ class OffPolicy(Algorithm[C_co]):
             rate = tau or copied
         moved = {k: v + rate * (state.params[k] - v) for k, v in state.target.items()}
         return state._replace(target=moved)
+
+
+def falls_due(rate: float, steps: int, made: int) -> int:
+    """How much of what is to be done at ``rate`` per step is due within the last ``steps`` of those
+    made."""
+    count, of = _fraction(rate)
+    return made * count // of - (made - steps) * count // of
 
 
 @cache  # it is asked for with every block, and takes longer than all other arithmetic there

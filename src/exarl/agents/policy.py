@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -13,8 +14,12 @@ from exarl.agents.algorithm import (
     Algorithm,
     AlgorithmConfig,
     Hyper,
+    TrainState,
     memory_of,
 )
+from exarl.agents.blocks import on_host
+from exarl.agents.running import check_batches
+from exarl.errors import ConfigError
 from exarl.export.policy import (
     Affine,
     ArgMax,
@@ -34,7 +39,7 @@ from exarl.learning.exploration import Streams
 from exarl.learning.normalise import CLIP, normalised
 from exarl.networks import ParamLayout
 from exarl.networks.network import Network
-from exarl.types import Array, Arrays, ArraySpec, EnvSpec, Memory, Namespace
+from exarl.types import Array, Arrays, ArraySpec, Block, EnvSpec, Memory, Namespace
 
 if TYPE_CHECKING:
     from exarl.agents.compiled import DeviceForward
@@ -219,6 +224,16 @@ def recalled(algorithm: Algorithm[AlgorithmConfig]) -> Mapping[str, object]:
     return memory_of(algorithm.networks[algorithm.acts_with[0]])
 
 
+def check_networks(agent: str, algorithm: Algorithm[AlgorithmConfig]) -> None:
+    """ConfigError when the networks are not of a kind that the algorithm can learn with."""
+    if recalled(algorithm) and not algorithm.recurrent:
+        raise ConfigError(f"{agent} cannot learn with a network that has memory: use an MLP")
+    dropping = any(getattr(network, "dropout", 0) for network in algorithm.networks.values())
+    if dropping and not algorithm.drops_out:
+        raise ConfigError(f"{agent} does not learn with dropout: set dropout 0")
+    check_batches(agent, algorithm)
+
+
 def by_part(acts_with: tuple[str, ...], arrays: Mapping[str, Array]) -> Parts:
     """Flat names by the network they belong to; "" has those that belong to none, "norm" and "now"
     the normalisers and the schedules."""
@@ -235,6 +250,23 @@ def by_part(acts_with: tuple[str, ...], arrays: Mapping[str, Array]) -> Parts:
 def acting_with(xp: Namespace, run: partial[tuple[Array, Memory]], parts: Parts) -> Acting:
     """What an algorithm's ``act`` needs: ``run`` has the networks' parameters already."""
     return Acting(run, parts["now"], parts[""], partial(normalize, xp, parts["norm"]))
+
+
+def acting_in_training(
+    xp: Namespace,
+    algorithm: Algorithm[AlgorithmConfig],
+    hyper: Hyper,
+    state: TrainState,
+    steps: float | Array,
+) -> Acting:
+    """What ``act`` needs of a state in the midst of training, after ``steps`` environment steps."""
+    now = algorithm.schedules(xp, hyper, steps)
+    norm = {f"norm/{name}": state.norm[name] for name in ("mean", "std") if name in state.norm}
+    shown = algorithm.acting_params(state.params, state.target)
+    arrays = {**shown, **norm, **{f"now/{name}": value for name, value in now.items()}}
+    parts = by_part(algorithm.acts_with, arrays)
+    run = partial(forward, algorithm.networks, bool(recalled(algorithm)), xp, parts)
+    return acting_with(xp, run, parts)
 
 
 def normalize(xp: Namespace, norm: Mapping[str, Array], observations: Array) -> Array:
@@ -260,3 +292,17 @@ def forward(
         return network.apply(xp, params, observations), {}
     outputs, after = network.step(xp, params, observations, memory or {})
     return outputs, {name: after[name] for name in memory_of(network)}
+
+
+def with_generated(
+    algorithm: Algorithm[AlgorithmConfig],
+    hyper: Hyper,
+    block: Block,
+    generate: Callable[[Arrays], Arrays],
+) -> Block:
+    """The block, and recorded in it what the algorithm has actors compute of its rows."""
+    if not algorithm.generated:
+        return block
+    made = generate(on_host(algorithm.generate_from(np, hyper, block)))
+    added = {name: a.reshape(*block.rewards.shape, *a.shape[1:]) for name, a in made.items()}
+    return dataclasses.replace(block, recorded={**block.recorded, **added})

@@ -10,9 +10,11 @@ import numpy as np
 
 from exarl.agents.algorithm import Algorithm, AlgorithmConfig, Hyper
 from exarl.agents.constraints import COSTS
+from exarl.agents.normalizers import Normalizers
 from exarl.agents.offpolicy import OffPolicy
 from exarl.errors import CheckpointError, ConfigError
 from exarl.learning.exploration import LEARNER, generator
+from exarl.learning.normalise import Moments
 from exarl.types import Arrays, Block
 
 if TYPE_CHECKING:
@@ -104,3 +106,13 @@ def make_cloner(
     if rows is None or not isinstance(algorithm, OffPolicy):
         raise ConfigError("clone needs prior_data")
     return Cloner(algorithm, hyper, rows, generator(seed, LEARNER, 2), observer)
+
+
+def moments_with(
+    prior: Prior, normalizers: Normalizers, moments: tuple[Moments, Moments], discount: float
+) -> tuple[Moments, Moments]:
+    """The moments of normalisers that have seen the prior data."""
+    for block in prior.blocks:
+        sums = normalizers.sums(np, moments, with_returns(block, discount))
+        moments = normalizers.after(np, moments, sums)
+    return moments

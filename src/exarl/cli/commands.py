@@ -97,8 +97,8 @@ COMMANDS: dict[str, Command] = {
         "export:export",
     ),
     "surrogate": Command(
-        "train a surrogate of the Booster",
-        "exarl surrogate --data BOOSTR.csv --out FILE.npz",
+        "learn an environment from data",
+        "exarl surrogate RUN... --out FOLDER",
         "surrogate:surrogate",
     ),
     "list": Command(

@@ -17,7 +17,7 @@ from gymnasium.envs.registration import EnvSpec as GymSpec
 from gymnasium.envs.registration import load_env_creator
 
 from exarl.config import Schema, schema_of_signature
-from exarl.envs.base import Env
+from exarl.envs.base import Env, ExaEnv
 from exarl.envs.context import EnvContext, temporary_context
 from exarl.envs.dropped import Dropped
 from exarl.envs.guard import FAILING, close_quietly, in_words
@@ -36,6 +36,7 @@ BUILTIN: dict[str, tuple[str, int | None]] = {
     "ExaMaskedCartPole-v0": ("exarl.envs.memory:ExaMaskedCartPole", 500),
     "ExaRecall-v0": ("exarl.envs.memory:ExaRecall", None),
     "ExaRemote-v0": ("exarl.envs.external.remote:RemoteEnv", None),
+    "ExaSurrogate-v0": ("exarl.envs.surrogate:ExaSurrogate", None),
 }
 """id -> (entry point, limit on an episode's steps), of the environments in this room"""
 
@@ -186,8 +187,9 @@ def make_env(
     common_reward: bool = False,
     policies: Mapping[str, str] | None = None,
 ) -> tuple[Env, int | None]:
-    """The environment without a time limit, and the limit its registration asks for. ``drop`` names
-    parts of its observations that are left out. A simulation of several agents is a ``Joint``.
+    """The environment without a time limit, and the limit that its registration asks for, or else an
+    ExaEnv itself. ``drop`` names parts of its observations that are left out. A simulation of several
+    agents is a ``Joint``.
 
     The rollout cuts episodes itself, so that a limit can be changed and an episode be restored.
     With ``weights`` or ``preferences`` its rewards are several and become one, as by ``Weighted``;
@@ -229,7 +231,12 @@ def make_env(
             joint.common_reward = common_reward
             joint.see_through(lambda member: _learned_from(member, drop, weights, preferences))
             return env, spec.max_episode_steps
-        return _learned_from(env, drop, weights, preferences), spec.max_episode_steps
+        bare = env.unwrapped
+        limit = bare.max_episode_steps if isinstance(bare, ExaEnv) else None
+        return (
+            _learned_from(env, drop, weights, preferences),
+            spec.max_episode_steps or limit,
+        )
     except ConfigError as error:
         close_quietly(env)
         raise ConfigError(f"environment '{id}': {error}") from error

@@ -75,3 +75,13 @@ def large_margin(xp: Namespace, q_values: Array, actions: Array) -> Array:
     others = xp.arange(q_values.shape[-1]) != actions[..., None]
     value: Array = (q_values + MARGIN * others).max(-1) - select(xp, q_values, actions)
     return value
+
+
+def gaussian_nll(xp: Namespace, mean: Array, log_var: Array, targets: Array) -> Array:
+    """Negative log-likelihood of a Gaussian, without its constant."""
+    return 0.5 * ((targets - mean) ** 2 * xp.exp(-log_var) + log_var)
+
+
+def bernoulli_nll(xp: Namespace, logits: Array, happened: Array) -> Array:
+    """Negative log-likelihood of what happened (True) or did not."""
+    return xp.logaddexp(0.0, xp.where(happened, -logits, logits))

@@ -13,29 +13,26 @@ import numpy as np
 from exarl.agents import device_replay
 from exarl.agents.agent import NetworkAgent
 from exarl.agents.algorithm import (
-    Acting,
     Algorithm,
     AlgorithmConfig,
     Hyper,
     TrainState,
 )
 from exarl.agents.blocks import AnyBlock, steps_of
-from exarl.agents.compiled import cond, jax, jnp, orders, to_device
+from exarl.agents.compiled import KeyedNoise, cond, jax, jnp, orders, to_device
 from exarl.agents.constraints import COSTS, Constraints, Dual
 from exarl.agents.device_replay import Store
 from exarl.agents.engine import Engine
 from exarl.agents.normalizers import Normalizers
 from exarl.agents.offpolicy import OffPolicyConfig, beta_after
 from exarl.agents.optimizers import follows_run
-from exarl.agents.policy import acting_with, by_part, forward, recalled
+from exarl.agents.policy import acting_in_training
 from exarl.comm.codec import MOST_TOLD
 from exarl.envs.device import DeviceEnvs, Outcome, Sums, World
 from exarl.learning.normalise import Moments
 from exarl.types import Array, Memory, Metrics, Params, PyTree, Steps
 
 E = TypeVar("E", bound=PyTree)
-
-jax.tree_util.register_dataclass(Moments, ["count", "mean", "squares"], [])
 
 
 class Carry(NamedTuple):
@@ -103,21 +100,6 @@ class Trajectory:
 
     def next_observations(self) -> Array:
         return self.following
-
-
-class KeyedNoise:
-    """Random numbers for all environments, of one key."""
-
-    def __init__(self, key: Array, width: int) -> None:
-        self._key, self._width = key, width
-
-    def uniform(self, count: int) -> Array:
-        self._key, key = jax.random.split(self._key)
-        return jax.random.uniform(key, (self._width, count))
-
-    def normal(self, count: int) -> Array:
-        self._key, key = jax.random.split(self._key)
-        return jax.random.normal(key, (self._width, count))
 
 
 @dataclass(frozen=True)
@@ -258,23 +240,13 @@ class FusedProgram:
             metrics = constraints.metrics(jnp, hyper, dual, ended)
         return carry._replace(train=carry.train._replace(norm=norm)), {**metrics}
 
-    def _acting(self, hyper: Hyper, train: TrainState, steps: Array) -> Acting:
-        algorithm = self.algorithm
-        now = algorithm.schedules(jnp, hyper, steps)
-        norm = {f"norm/{name}": train.norm[name] for name in ("mean", "std") if name in train.norm}
-        shown = algorithm.acting_params(train.params, train.target)
-        arrays = {**shown, **norm, **{f"now/{name}": value for name, value in now.items()}}
-        parts = by_part(algorithm.acts_with, arrays)
-        run = partial(forward, algorithm.networks, bool(recalled(algorithm)), jnp, parts)
-        return acting_with(jnp, run, parts)
-
     def _roll(
         self, hyper: Hyper, carry: Carry, steps: Array, key: Array
     ) -> tuple[Carry, Trajectory, Outcome]:
         """The carry after ``block_steps`` steps of all environments, their block, and what each step
         gave."""
         algorithm = self.algorithm
-        acting = self._acting(hyper, carry.train, steps)
+        acting = acting_in_training(jnp, algorithm, hyper, carry.train, steps)
         discount = hyper["gamma"] if algorithm.config.normalize_rewards else None
 
         def step(state: Rolling, key: Array) -> tuple[Rolling, PyTree]:
