@@ -19,6 +19,7 @@ from exarl.envs.pictures import check_pictures
 from exarl.errors import ConfigError
 from exarl.records.directory import RunDirectory
 from exarl.run.configure import configure, configure_again
+from exarl.run.episode_log import EpisodeLog
 from exarl.run.evaluation import Contestant, EvaluationResult, Spectator, compare, source_of
 
 HELP = """\
@@ -39,6 +40,7 @@ spread of the rewards. Several policies play the same episodes of the first run'
   --procs N           share the episodes out over N MPI ranks, in groups of process_per_env
   --video FILE        record the first episode, with step and return below the picture, as .gif, or as
                       .mp4 with the extra 'exarl[video]'
+  --record OUT        keep the episodes of the policy as a Minari dataset (a new folder), .npz or .csv
   --trust             allow code named by a run that you did not make here (docs/runs.md)
   --key value         a parameter of the environment, or one of the run such as n_steps
 """
@@ -50,7 +52,7 @@ def evaluate(words: list[str]) -> int:
     count, procs = line.take_count(words, "episodes", 10), line.take_count(words, "procs")
     step = line.take_count(words, "checkpoint")
     best, trust = line.take_flag(words, "best"), line.take_flag(words, "trust")
-    video = line.take(words, "video")
+    video, record_to = line.take(words, "video"), line.take(words, "record")
     if not policies:
         raise ConfigError("which policy? a run directory, or --agent MODULE:NAME with --env ID")
     if procs is not None and procs > 1 and launched_ranks() is None:
@@ -59,6 +61,9 @@ def evaluate(words: list[str]) -> int:
         line.take(given, "procs")
         return launch(procs, ["evaluate", *given])
     check_video(video)
+    log = EpisodeLog(record_to) if record_to else None
+    if log is not None and len(policies) > 1:
+        raise ConfigError("--record keeps the episodes of one policy")
     if video:
         check_pictures(env_of(policies, words, trust))
         os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # a video needs no screen
@@ -74,10 +79,13 @@ def evaluate(words: list[str]) -> int:
         checkpoint=step,
         comm=launched_world(),
         trust=trust,
-        spectator=Spectator(show, film),
+        spectator=Spectator(show, film) if log is None else log.watching(show, film),
         **options,
     )
     sys.stdout.write(table(results))
+    if log is not None and results:
+        kept = log.write()
+        sys.stdout.write(f"recorded {record_to} ({len(kept)} episodes, {kept.steps:,} steps)\n")
     if video and results:
         write_video(Path(video), frames)
         sys.stdout.write(f"video {video} ({len(frames)} frames)\n")

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from gymnasium import spaces
 
-from exarl.envs.functional import Functions, integers, repeat, split
+from exarl.envs.functional import Functions, integers, number, repeat, split
 from exarl.science.booster import data as recorded
 from exarl.science.booster import kernel
 from exarl.science.booster.surrogate import Surrogate, load_surrogate, predict
@@ -235,11 +235,11 @@ class Booster(Functions):
         """``regulator_iminer`` is the error of the published regulator in this cycle."""
         return {
             **self.names,
-            "vimin": float(state.window[0, -1]),
-            "iminer": float(state.window[1, -1]),
-            "setting": float(state.surroundings[0]),
-            "integral": float(state.integral),
-            "regulator_iminer": float(kernel.error_signal(self.xp, state.reference[0])),
+            "vimin": number(self.xp, state.window[0, -1]),
+            "iminer": number(self.xp, state.window[1, -1]),
+            "setting": number(self.xp, state.surroundings[0]),
+            "integral": number(self.xp, state.integral),
+            "regulator_iminer": number(self.xp, kernel.error_signal(self.xp, state.reference[0])),
         }
 
     def picture(self, state: Cycle) -> np.ndarray:

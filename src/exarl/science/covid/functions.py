@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from gymnasium import spaces
 
-from exarl.envs.functional import Functions, normal, split, uniform
+from exarl.envs.functional import Functions, normal, number, split, uniform
 from exarl.science.covid import kernel
 from exarl.science.figure import new_figure, to_rgb
 from exarl.types import Action, Array, Namespace, Rng
@@ -200,16 +200,16 @@ class Covid(Functions):
         critical, other = kernel.occupancy(counts)
         dead = self.kernels.shares[kernel.EVENTS.index("dead")] * kernel.AGES / self.ifr
         return {
-            "day": float(state.day),
-            "mitigation": float(state.measures[-1]),
-            "susceptible": float(state.susceptible),
-            "infected": float(self.population - state.susceptible),
-            "admitted": float(counts["admitted"]),
-            "icu_admitted": float(counts["icu"]),
-            "critical": float(critical),
-            "hospitalised": float(critical + other),
-            "dead": float(counts["dead"]),
-            "dead_by_age": np.asarray(dead * counts["dead"]),
+            "day": number(self.xp, state.day),
+            "mitigation": number(self.xp, state.measures[-1]),
+            "susceptible": number(self.xp, state.susceptible),
+            "infected": number(self.xp, self.population - state.susceptible),
+            "admitted": number(self.xp, counts["admitted"]),
+            "icu_admitted": number(self.xp, counts["icu"]),
+            "critical": number(self.xp, critical),
+            "hospitalised": number(self.xp, critical + other),
+            "dead": number(self.xp, counts["dead"]),
+            "dead_by_age": self.xp.asarray(dead * counts["dead"]),
         }
 
     def picture(self, state: Epidemic) -> np.ndarray:
