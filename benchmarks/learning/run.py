@@ -35,12 +35,14 @@ from intervals import improvement, interquartile_mean, interval
 TASKS: dict[str, tuple[float, int, list[str]]] = {
     # agent/environment: threshold, steps, other words
     "DQN-v0/CartPole-v1": (475, 60_000, []),
+    "QRDQN-v0/CartPole-v1": (475, 60_000, []),
     "A2C-v0/CartPole-v1": (475, 200_000, []),
     "A3C-v0/CartPole-v1": (475, 200_000, ["--workflow", "async", "--procs", "3"]),
     "PPO-v0/CartPole-v1": (475, 100_000, []),
     "DDPG-v0/Pendulum-v1": (-200, 12_000, []),
     "TD3-v0/Pendulum-v1": (-200, 12_000, []),
     "SAC-v0/Pendulum-v1": (-200, 12_000, []),
+    "TQC-v0/Pendulum-v1": (-200, 12_000, []),
     "PPO-v0/Pendulum-v1": (-200, 200_000, []),
     "DQN-v0/Acrobot-v1": (-100, 100_000, []),
     "PPO-v0/Acrobot-v1": (-100, 300_000, []),

@@ -1,12 +1,12 @@
 """What Stable-Baselines3 and SBX learn with their tuned settings, on the seeds of learning/run.py.
 
-    PYTHON benchmarks/peers/learning.py TASK ... [--seeds 1001-1020] >> peers.jsonl
+    PYTHON benchmarks/peers/learning.py TASK ... [--seeds 1001-1020] [--steps N] >> peers.jsonl
     python benchmarks/learning/run.py --table DIR/results.json peers.jsonl
 
 PYTHON has stable_baselines3, sbx-rl and the environments. The settings are those of the RL Zoo for the
 pair (the agents with a replay of continuous actions run in SBX, all others in SB3). Like our own runs,
 each is judged by ten greedy episodes, 25 times over the same number of steps, and at its end by 100.
-One line of JSON per seed.
+With ``--steps`` a run ends sooner, after as many of the 25. One line of JSON per seed.
 """
 
 from __future__ import annotations
@@ -112,13 +112,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("tasks", nargs="+", choices=list(ZOO))
     parser.add_argument("--seeds", type=seeds_of, default=seeds_of(JUDGED_SEEDS))
+    parser.add_argument("--steps", type=int, help="fewer than the task has")
     options = parser.parse_args()
     for task in options.tasks:
         for seed in options.seeds:
-            print(json.dumps(run(task, seed)), flush=True)
+            print(json.dumps(run(task, seed, options.steps or TASKS[task][1])), flush=True)
 
 
-def run(task: str, seed: int) -> dict[str, Any]:
+def run(task: str, seed: int, steps: int) -> dict[str, Any]:
     import gymnasium
     import numpy as np
     import torch
@@ -130,7 +131,7 @@ def run(task: str, seed: int) -> dict[str, Any]:
 
     torch.set_num_threads(1)
     agent, env_id = task.split("/")
-    _, steps, _ = TASKS[task]
+    interval = TASKS[task][1] // EVALUATIONS
     settings = dict(ZOO[task])
     for name, value in settings.items():
         if isinstance(value, str):
@@ -164,7 +165,7 @@ def run(task: str, seed: int) -> dict[str, Any]:
 
     class Judge(BaseCallback):
         def _on_step(self) -> bool:
-            if self.num_timesteps < (len(curve) + 1) * (steps // EVALUATIONS):
+            if self.num_timesteps < (len(curve) + 1) * interval:
                 return True
             mean = float(np.mean([play(10 * len(curve) + n) for n in range(10)]))
             curve.append([self.num_timesteps, mean])
@@ -177,6 +178,7 @@ def run(task: str, seed: int) -> dict[str, Any]:
         "task": task,
         "by": "SBX" if continuous else "SB3",
         "seed": seed,
+        "steps": steps,
         "seconds": seconds,
         "steps_per_s": steps / seconds,
         "curve": curve,

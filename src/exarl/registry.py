@@ -137,10 +137,17 @@ agents = Registry(
         "DDPG-v0": "exarl.agents.ddpg:DDPG",
         "TD3-v0": "exarl.agents.td3:TD3",
         "SAC-v0": "exarl.agents.sac:SAC",
+        "TQC-v0": "exarl.agents.tqc:TQC",
+        "QRDQN-v0": "exarl.agents.qrdqn:QRDQN",
+        "CrossQ-v0": "exarl.agents.crossq:CrossQ",
+        "XQC-v0": "exarl.agents.xqc:XQC",
+        "PQN-v0": "exarl.agents.pqn:PQN",
+        "MBPO-v0": "exarl.agents.mbpo:MBPO",
         "A2C-v0": "exarl.agents.a2c:A2C",
         "A3C-v0": "exarl.agents.a2c:A3C",
         "PPO-v0": "exarl.agents.ppo:PPO",
         "Random-v0": "exarl.agents.random:Random",
+        "Search-v0": "exarl.agents.search:SearchAgent",
     },
 )
 workflows = Registry(

@@ -58,6 +58,13 @@ NOT_TOLD: EpisodeInfo = {}
 ACTOR_PHASES = ("env", "inference", "send", "wait", "restart")
 """What an actor spends its time on; ``Block.seconds`` is in this order."""
 
+ABSENT = "absent"
+"""Recorded in a block [T, B], where agents come and go: who was not there at a step. What else the
+block says of that step is void."""
+PLACE = "place"
+"""The recorded array [T, B, 2] that says to which environment a step belongs, by number, and which step
+of its episode it is. Blocks have it in a run that keeps its episodes (``record``)."""
+
 FAILURES = ("raise", "crash", "timeout", "nan", "shape")
 """How an environment fails; ``Block.failures`` counts in this order."""
 
@@ -121,6 +128,13 @@ class EnvSpec:
     parts: tuple[ObservationPart, ...] = ()
     """Of an observation whose parts are not all seen alike; empty where it is seen as one array. Such
     an observation is a vector, or with stacked frames [frames, size]."""
+    agents_change: bool = False
+    """Whether the agents of a simulation come and go. Blocks then record who was ``ABSENT``."""
+    agents: int = 1
+    """In one simulation."""
+    policies: tuple[PolicySpec, ...] = ()
+    """The policies of its agents, if there are several; empty where all agents share one.
+    ``observation`` and ``action`` are then the form that these have in common in a block."""
 
     @property
     def discrete(self) -> bool:
@@ -176,8 +190,21 @@ class EnvSpec:
                     ObservationPart(**{**part, "shape": tuple(part["shape"])})
                     for part in data.get("parts", ())
                 ),
+                "policies": tuple(
+                    PolicySpec(one["name"], tuple(one["places"]), cls.from_json(one["spec"]))
+                    for one in data.get("policies", ())
+                ),
             }
         )
+
+
+@dataclass(frozen=True)
+class PolicySpec:
+    """One of several policies: its name, the places of its agents in a simulation, and what it sees."""
+
+    name: str
+    places: tuple[int, ...]
+    spec: EnvSpec
 
 
 class Steps(NamedTuple):
@@ -234,6 +261,7 @@ class Block:
     )
     lead: Steps | None = None  # the steps before the block, as many as the agent asks for
     episode_info: tuple[EpisodeInfo, ...] = ()  # of the last episodes of those K, with log_info
+    simulations: int = 0  # episodes begun
 
     @classmethod
     def of(
@@ -274,6 +302,7 @@ class Row(NamedTuple):
     terminated: np.ndarray  # [B] bool
     truncated: np.ndarray  # [B] bool
     costs: np.ndarray  # [B, 2, C] of the step and of the episode so far; C is 0 without constraints
+    absent: np.ndarray  # [B] bool, whose agents were not there; [0] where agents do not change
 
 
 class End(NamedTuple):
@@ -310,7 +339,11 @@ BLOCK_ARRAYS = (
 )
 """The arrays every block has, in the order in which they travel; ``comm.codec`` has their shapes."""
 
-BLOCK_NUMBERS: Mapping[str, Callable[[Iterable[int]], int]] = {"version": min, "restarts": sum}
+BLOCK_NUMBERS: Mapping[str, Callable[[Iterable[int]], int]] = {
+    "version": min,
+    "restarts": sum,
+    "simulations": sum,
+}
 """The whole numbers every block has, in the order in which they travel, and how those of several
 blocks are joined."""
 

@@ -1,3 +1,3 @@
 """The version of EXARL, which checkpoints name too."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

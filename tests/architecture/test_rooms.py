@@ -13,7 +13,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("types", "registry"),
     ("config", "export"),
     ("networks", "learning", "replay", "comm", "records"),
-    ("agents", "envs", "display", "plan"),
+    ("agents", "envs", "data", "display", "plan"),
     ("acting", "science"),
     ("training",),
     ("workflows",),
@@ -43,24 +43,31 @@ PERMITS = {
     "msgspec": Permit(("config", "comm", "envs/external")),
     "mpi4py": Permit(("comm",), lazy=True),
     "jax": Permit(
-        ("agents/compiled.py", "envs/functional.py", "envs/device.py", "networks/adapters.py")
+        (
+            "agents/compiled.py",
+            "envs/functional.py",
+            "envs/device.py",
+            "networks/adapters.py",
+            "networks/batch_norm.py",
+        )
     ),
     "optax": Permit(("agents/compiled.py",)),
     "gymnasium": Permit(("envs", "science")),
     "safetensors": Permit(("records", "agents", "comm"), lazy=True),
     "matplotlib": Permit(("display", "report", "envs", "science", "plan"), lazy=True),
     "scipy": Permit(("science", "sweep"), lazy=True),
-    "h5py": Permit(("science",), lazy=True),
+    "h5py": Permit(("science", "data"), lazy=True),
     "rich": Permit(("display", "cli", "sweep"), lazy=True),
     "wandb": Permit(("records",), lazy=True),
     "mlflow": Permit(("records",), lazy=True),
     "tensorboard": Permit(("records",), lazy=True),
     "onnx": Permit(("export",), lazy=True),
-    "PIL": Permit(("cli",), lazy=True),
+    "PIL": Permit(("cli", "envs"), lazy=True),
     "imageio_ffmpeg": Permit(("cli",), lazy=True),
     "zmq": Permit(("envs",), lazy=True),
     "ray": Permit(("comm/cluster.py",), lazy=True),
-    "optuna": Permit(("sweep",), lazy=True),
+    "optuna": Permit(("sweep", "learning/search.py"), lazy=True),
+    "cmaes": Permit(("learning/search.py",), lazy=True),
     "plotly": Permit(("report",), lazy=True),
 }
 
@@ -129,12 +136,15 @@ def test_jax_comes_only_when_it_is_asked_for(sources: list[Any]) -> None:
     """Agents import the compiling module inside ``set_learner``, users the adapters themselves; the
     modules made of compiled functions are imported like it."""
     heavy = (
+        "exarl.agents.cloning",
         "exarl.agents.compiled",
         "exarl.agents.device_experience",
         "exarl.agents.device_replay",
+        "exarl.agents.dreams",
         "exarl.agents.engine",
         "exarl.agents.experiences",
         "exarl.agents.updates",
+        "exarl.agents.world_model",
         "exarl.envs.device",
         "exarl.networks.adapters",
         "exarl.workflows.fused_program",

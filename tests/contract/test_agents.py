@@ -6,7 +6,7 @@ the value of an observation. An agent for any actions has a second case with con
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -51,9 +51,28 @@ def critics_value(agent: Any, observations: np.ndarray) -> float:
     return float(np.min(outputs, 0)[actions[0] if agent.spec.n_actions else 0])
 
 
+def quantile_value(agent: Any, observations: np.ndarray) -> float:
+    """The mean of the quantiles of all critics, of what the policy does."""
+    actions = agent.action(observations)[0]
+    params = params_of(agent)
+    outputs = [
+        agent.algorithm.networks[name].apply(np, part(params, name), observations, actions)[0]
+        for name in (n for n in agent.algorithm.networks if n[0] == "q")
+    ]
+    return float(np.mean(outputs))
+
+
 def network_value(agent: Any, observations: np.ndarray) -> float:
     params = part(params_of(agent), "value")
     return float(agent.algorithm.networks["value"].apply(np, params, observations)[0, 0])
+
+
+def mean_value(agent: Any, observations: np.ndarray) -> float:
+    """The lesser critic's mean, of what the policy does."""
+    actions, params = agent.action(observations)[0], params_of(agent)
+    algorithm, hyper = agent.algorithm, agent.hyper
+    outputs = [algorithm.apply(np, params, n, observations, actions) for n in ("q1", "q2")]
+    return float(min(algorithm._values(np, hyper, each)[0] for each in outputs))
 
 
 def params_of(agent: Any) -> dict[str, np.ndarray]:
@@ -87,6 +106,7 @@ REPLAY = {"gamma": GAMMA, "batch_size": 32, "learning_rate": 5e-3, "tau": 0.05}
 CONTROL = {**REPLAY, "hidden": (32,), "policy_learning_rate": 1e-3}
 
 WINDOWS = {"n_step": 3}
+ENSEMBLE = {"critics": 4, "policy_value": "mean"}
 
 dqn = Case(
     quick=QUICK,
@@ -110,6 +130,20 @@ sac = Case(
     constant={"learning_starts": 0, "alpha": 1e-6},
     value=critics_value,
 )
+DREAMS = {
+    "model_hidden": (16,),
+    "model_members": 3,
+    "model_elites": 2,
+    "model_batch_size": 32,
+    "rollouts_per_step": 4,
+}
+dreaming = {**DREAMS, "real_ratio": 0.5}
+mbpo = replace(
+    sac,
+    quick={**QUICK, **DREAMS},
+    toy={**sac.toy, **dreaming},
+    identity={**sac.identity, "imagined_capacity": 1000},
+)
 a2c = Case(
     quick={"learning_rate": 0.01},
     toy={"gamma": GAMMA, "max_grad_norm": None, "learning_rate": 0.05, "entropy_scale": 0.01},
@@ -129,6 +163,32 @@ ppo = Case(
     identity_blocks=30,
     constant_blocks=50,
 )
+crossq = Case(
+    quick={**QUICK, "updates_per_step": 0.5},
+    toy={**CONTROL, "tau": 0.005, "learn_alpha": False, "learning_rate": 3e-3},
+    identity={"learning_starts": 64, "alpha": 0.05},
+    constant={"learning_starts": 0, "alpha": 1e-6},
+    value=mean_value,
+    continuous=True,
+)
+xqc = replace(
+    crossq,
+    toy={**crossq.toy, "tau": 0.05, "value_limit": 15.0, "updates_per_step": 1.0},
+)
+pqn = Case(
+    quick={"epochs": 2, "learning_rate": 0.01},
+    toy={
+        "gamma": GAMMA,
+        "q_lambda": 0.65,
+        "learning_rate": 5e-3,
+        "minibatches": 4,
+        "hidden": (32,),
+    },
+    identity={"epsilon_steps": 600},
+    constant={"epsilon_min": 1.0},
+    constant_blocks=40,
+    value=q_value,
+)
 CASES = {
     "DQN-v0": dqn,
     "DQN-v0 windows": replace(dqn, quick={**QUICK, "n_step": 20}, toy={**dqn.toy, **WINDOWS}),
@@ -137,6 +197,25 @@ CASES = {
     "TD3-v0 windows": replace(ddpg, quick={**QUICK, "n_step": 20}, toy={**CONTROL, **WINDOWS}),
     "SAC-v0": sac,
     "SAC-v0 continuous": replace(sac, continuous=True),
+    "SAC-v0 ensemble": replace(
+        sac, quick={**QUICK, **ENSEMBLE, "dropout": 0.01}, toy={**sac.toy, **ENSEMBLE}
+    ),
+    "TQC-v0": replace(
+        sac,
+        continuous=True,
+        toy={**sac.toy, "quantiles": 5, "quantiles_dropped": 0},
+        value=quantile_value,
+    ),
+    "QRDQN-v0": replace(dqn, toy={**REPLAY, "quantiles": 5}, value=q_value),
+    "CrossQ-v0": crossq,
+    "XQC-v0": xqc,
+    "PQN-v0": pqn,
+    "MBPO-v0": mbpo,
+    "MBPO-v0 continuous": replace(
+        mbpo,
+        continuous=True,
+        quick={**mbpo.quick, "base": "TD3-v0", "base_parameters": ("noise=0.3",), "horizon": 3},
+    ),
     "A2C-v0": a2c,
     "A2C-v0 continuous": replace(a2c, continuous=True),
     "A3C-v0": replace(a2c, toy={**a2c.toy, "adam_eps": None}),
@@ -148,14 +227,27 @@ CASES = {
     ),
     "Random-v0": Case(learns=False),
     "Random-v0 continuous": Case(learns=False, continuous=True),
+    # Its own tests show that it learns: from returns of whole episodes, so not in these toys.
+    "Search-v0": Case(quick={"generation": 1000}, learns=False),
+    "Search-v0 continuous": Case(quick={"generation": 1000}, learns=False, continuous=True),
 }
 LEARNING = [name for name, case in CASES.items() if case.learns]
 VALUING = [name for name in LEARNING if name not in ("A2C-v0 continuous", "PPO-v0 continuous")]
 """Their value networks see no actions, so that the discrete cases stand for both."""
 
-learning = pytest.mark.parametrize("name", LEARNING)
-valuing = pytest.mark.parametrize("name", VALUING)
-every = pytest.mark.parametrize("name", CASES)
+REPEATED = ("XQC-v0", "MBPO-v0 continuous")
+"""What they are made of, others have too, and compiling them takes a while."""
+SLOW = ("MBPO-v0 continuous",)
+
+
+def over(names: Iterable[str], slow: Sequence[str] = SLOW) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize(
+        "name", [pytest.param(n, marks=pytest.mark.slow if n in slow else ()) for n in names]
+    )
+
+
+learning, taught, every = over(LEARNING), over(LEARNING, REPEATED), over(CASES)
+valuing = over(VALUING, REPEATED)
 
 
 def id_of(name: str) -> str:
@@ -243,7 +335,7 @@ def test_training_reports_what_the_agent_declares(name: str) -> None:
     assert all(np.isfinite(value) for value in metrics.values())
 
 
-@learning
+@taught
 @pytest.mark.parametrize("seed", range(3))
 def test_learns_the_identity_in_seconds(name: str, seed: int) -> None:
     """The observation names the action that is rewarded: chance gets a quarter of the discrete

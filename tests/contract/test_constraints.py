@@ -47,12 +47,27 @@ def check(run_dir: Path) -> None:
     assert 0.5 < last["cost/risk"] < 5 and last["cost/gain"] > 1
 
 
-@pytest.mark.parametrize("agent", ["PPO", pytest.param("SAC", marks=pytest.mark.slow)])
-def test_a_stopped_run_continues_with_its_multipliers(agent: str, tmp_path: Path) -> None:
+FUSED: dict[str, Any] = {"workflow": "fused", "env": "support.telling:PureRisky-v0"}
+
+
+@pytest.mark.parametrize(
+    ("agent", "workflow"),
+    [
+        ("PPO", {}),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in [("SAC", {}), ("PPO", FUSED), ("SAC", FUSED)]
+        ),
+    ],
+)
+def test_a_stopped_run_continues_with_its_multipliers(
+    agent: str, workflow: dict[str, Any], tmp_path: Path
+) -> None:
     whole, parts = tmp_path / "whole", tmp_path / "parts"
-    train(whole, **AGENTS[agent], checkpoint_interval=1e6)
+    words = {**AGENTS[agent], **workflow, "checkpoint_interval": 1e6}
+    train(whole, **words)
     for steps in (96, 192):
-        train(parts, **AGENTS[agent], total_steps=steps, checkpoint_interval=1e6)
+        train(parts, **words, total_steps=steps)
     assert_same(everything_of(parts), everything_of(whole))
     check(whole)
 
@@ -61,7 +76,7 @@ def test_a_stopped_run_continues_with_its_multipliers(agent: str, tmp_path: Path
     ("words", "why"),
     [
         ({"constraints": ["risk"]}, "NAME<NUMBER"),
-        ({"workflow": "fused"}, "constraints cannot be used in workflow 'fused'"),
+        ({**FUSED, "constraints": ["cost<=3"]}, "no number 'cost'.*it has.*gain"),
         ({"agent": "DQN-v0", "epochs": None, "minibatches": None}, "constraints"),
         ({**AGENTS["SAC"], "epochs": None, "minibatches": None, "n_step": 3}, "n_step 1"),
     ],
@@ -97,6 +112,29 @@ def test_costs_come_from_other_ranks(words: str, tmp_path: Path) -> None:
     environ = {"PYTHONPATH": str(Path(__file__).parent.parent)}
     run(under_mpi(4 if "learner" in words else 3, command), environ=environ).ok()
     check(tmp_path / "run")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("envs", [1, 8, 24])
+def test_with_any_number_of_environments_the_limit_is_kept(
+    envs: int, seed: int, tmp_path: Path
+) -> None:
+    settings: dict[str, Any] = {
+        "agent": "PPO-v0",
+        "hidden": [32],
+        "block_steps": 512,
+        "n_envs": envs,
+        "seed": seed,
+        **FUSED,
+        "constraints": ["mean(risk)<=0.125"],
+        "total_steps": 60 * 512 * envs,
+    }
+    train(tmp_path / "run", **settings)
+    rows = read_rows(tmp_path / "run" / "result.jsonl")
+    late = [row for row in rows if row["timesteps_total"] > 0.6 * settings["total_steps"]]
+    assert np.mean([row["cost/mean(risk)"] for row in late]) == pytest.approx(0.125, abs=0.02)
+    assert 4.4 < np.mean([row["episode_reward_mean"] for row in late]) < 5.6
 
 
 @pytest.mark.slow

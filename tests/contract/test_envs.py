@@ -11,6 +11,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 from support.learning import through_storage
 from support.programs import CC, cartpole, pendulum, serving
+from support.surrogates import written
 
 from exarl.envs.base import can_snapshot
 from exarl.envs.check import check_environment
@@ -31,6 +32,8 @@ QUICK: dict[str, dict[str, Any]] = {
     },
 }
 """Parameters that make an environment fast enough for a test, or possible at all."""
+LEARNED = "ExaSurrogate-v0"
+"""An environment whose parameter is a folder."""
 OUTSIDE = ("ExaClient-v0", "ExaExternal-v0", "ExaRemote-v0")
 """Environments that live in another program."""
 NEEDS_AN_EXTRA = "ExaTetrisNES-v0"
@@ -45,6 +48,8 @@ def id(request: pytest.FixtureRequest) -> str:
     name: str = request.param
     if name in OUTSIDE:
         request.getfixturevalue("programs")
+    if name == LEARNED:
+        request.getfixturevalue("learned")
     return name
 
 
@@ -59,6 +64,11 @@ def programs() -> Iterator[None]:
         QUICK["ExaExternal-v0"] = {"command": cartpole()}
         QUICK["ExaRemote-v0"] = {"address": server.address}
         yield
+
+
+@pytest.fixture(scope="module")
+def learned(tmp_path_factory: pytest.TempPathFactory) -> None:
+    QUICK[LEARNED] = {"path": str(written(tmp_path_factory.mktemp("surrogate")))}
 
 
 def made(id: str) -> gymnasium.Env[Any, Any]:

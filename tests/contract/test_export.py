@@ -13,16 +13,22 @@ import onnxruntime
 import pytest
 from gymnasium.spaces import Discrete
 from support.matrix import parameters
+from support.separable import Stiff, Valves
 
+import exarl
 from exarl import ExaLearner
 from exarl.cli.main import main
+from exarl.envs.structured import JoinedActions
 from exarl.export import evaluate, from_npz
 from exarl.records.checkpoint import load_newest
 from exarl.records.directory import open_run
 from exarl.run.build import build_agent, build_episode
 from exarl.run.configure import configure_again
 
-CASES = ("DQN, discrete", "DQN, box", "TD3", "SAC, box", "SAC, discrete", "A2C, box", "PPO, box")
+CASES = (
+    *("DQN, discrete", "DQN, box", "TD3", "SAC, box", "SAC, discrete", "A2C, box", "PPO, box"),
+    *("SAC, ensemble", "TQC", "QRDQN", "CrossQ", "XQC", "PQN"),
+)
 
 
 NORMED = ("DQN, discrete, layer_norm", "SAC, box, layer_norm")
@@ -87,6 +93,43 @@ def by_c(header: Path, folder: Path, seen: np.ndarray, outputs: int) -> np.ndarr
     return found
 
 
+def by_onnx(path: Path, seen: np.ndarray) -> np.ndarray:
+    session = onnxruntime.InferenceSession(str(path))
+    found: np.ndarray = session.run(None, {session.get_inputs()[0].name: seen})[0]
+    return found
+
+
+@pytest.mark.parametrize(("kind", "agent"), [(Valves, "PPO-v0"), (Stiff, "A2C-v0")])
+def test_actions_of_numbers_and_choices_are_those_of_python(
+    kind: Any, agent: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = {"total_steps": 64, "block_steps": 32, "hidden": [8], "progress": False}
+    result = exarl.train(env=kind, agent=agent, **words)
+    assert result is not None
+    for form in ("npz", "onnx", "c"):
+        assert main(["export", str(result.run_dir), "--format", form]) == 0
+    policy, rng = exarl.load(result.run_dir), np.random.default_rng(0)
+    masked = policy.adapter.spec.mask is not None
+    seen = rng.normal(size=(200, 3)).astype(np.float32)
+    masks = rng.integers(0, 2, (200, 7)) | [1, 0, 0, 1, 0, 0, 1]  # of each choice one is allowed
+    joined = JoinedActions.of(policy.action_space)
+    assert joined is not None
+    chosen = policy.act(list(seen), list(masks) if masked else None)
+    expected = np.array([joined.together(action) for action in chosen])
+    assert all(kind.action_space.contains(action) for action in chosen)
+    assert len(np.unique(expected[:, 3:], axis=0)) > 1
+    fed = np.concatenate([seen, masks], 1, dtype=np.float32) if masked else seen
+    found = [
+        evaluate(from_npz(result.run_dir / "policy.npz"), fed),
+        by_onnx(result.run_dir / "policy.onnx", fed),
+        by_c(result.run_dir / "policy.h", tmp_path, fed, 6),
+    ]
+    for actions in found:
+        np.testing.assert_allclose(actions, expected, rtol=1e-6, atol=1e-6)
+        np.testing.assert_array_equal(actions[:, 2:], expected[:, 2:])  # whole numbers, and choices
+
+
 def test_exported_policies_act_alike(run: Path, tmp_path: Path, capfd: Any) -> None:
     for form in ("npz", "onnx", "c"):
         assert main(["export", str(run), "--format", form]) == 0
@@ -98,6 +141,5 @@ def test_exported_policies_act_alike(run: Path, tmp_path: Path, capfd: Any) -> N
     np.testing.assert_allclose(by_c(run / "policy.h", tmp_path, seen, outputs), expected, atol=1e-5)
     archived = evaluate(from_npz(run / "policy.npz"), seen)
     np.testing.assert_allclose(archived, expected, atol=1e-5)
-    session = onnxruntime.InferenceSession(str(run / "policy.onnx"))
-    found = session.run(None, {session.get_inputs()[0].name: seen})[0]
+    found = by_onnx(run / "policy.onnx", seen)
     np.testing.assert_allclose(np.reshape(found, expected.shape), expected, atol=1e-5)

@@ -6,10 +6,13 @@ import csv
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from support.jobs import PYTHON, assert_same, everything_of, run, summary_of, under_mpi
 
 from exarl import ExaLearner
+from exarl.envs.info import numbers_in
+from exarl.envs.registration import make_env
 from exarl.errors import ConfigError, EnvironmentFailure
 from exarl.records.metrics import read_rows
 from exarl.run import play
@@ -21,6 +24,17 @@ SETTINGS: dict[str, Any] = {
     "envs_per_actor": 2,
     "total_steps": 140,
     "log_info": ["energy", "force"],
+}
+
+FUSED: dict[str, Any] = {
+    "workflow": "fused",
+    "agent": "PPO-v0",
+    "env": "support.telling:PureRisky-v0",
+    "n_envs": 4,
+    "hidden": [8],
+    "block_steps": 16,
+    "total_steps": 512,
+    "log_info": ["all"],
 }
 
 TWO_FOLD = "support.telling:TwoFold-v0"
@@ -83,6 +97,72 @@ def test_numbers_chosen_later_are_further_columns(tmp_path: Path) -> None:
     assert [row["info/energy_last"] != "" for row in rows] == [False] * 5 + [True] * 5
 
 
+def test_in_fused_they_are_the_same_columns_with_the_same_meaning(tmp_path: Path) -> None:
+    limits = ["risk<=1.25", "mean(gain)>=0.9"]
+    stop: dict[str, Any] = {"stop_when": "info/step_last>9", "reward_window": 20}
+    train(tmp_path / "run", **FUSED, **stop, constraints=limits)
+    assert summary_of(tmp_path / "run")["reason"] == "stop_when"
+    found, steps = told(tmp_path / "run"), np.arange(1, 11)
+    series = {
+        "step": steps,
+        "force.0": steps,
+        "force.1": -steps,
+        "parts.square": steps**2,
+        "parts.bad": np.ones(10),
+        "field.min": steps,
+        "field.max": steps + 99,
+        "field.mean": steps + 49.5,
+    }
+    expected = {
+        f"info/{name}_{what}": value
+        for name, array in series.items()
+        for what, value in zip(
+            ("mean", "last", "min", "max"),
+            (array.mean(), array[-1], array.min(), array.max()),
+            strict=True,
+        )
+    }
+    drawn = {f"info/{n}_{w}" for n in ("risk", "gain") for w in ("mean", "last", "min", "max")}
+    assert set(found) == set(expected) | drawn
+    assert {name: found[name] for name in expected} == pytest.approx(expected)
+    assert 0.1 < found["info/risk_mean"] < 0.4 and found["info/gain_max"] == 1
+    row = read_rows(tmp_path / "run" / "result.jsonl")[-1]
+    assert row["episode_reward_mean"] == pytest.approx(10 * row["info/gain_mean"])
+    assert 0.5 < row["cost/risk"] < 5 and 0.1 < row["cost/mean(gain)"] < 0.9
+    assert row["multiplier/risk"] > 0 and row["multiplier/mean(gain)"] > 0
+
+
+@pytest.mark.parametrize(
+    "id",
+    [f"Exa{n}-v0" for n in ("CH", "Booster", "Covid", "Tetris", "WaterClusterDiscrete")],
+)
+def test_on_a_device_the_science_environments_tell_the_same_numbers(id: str) -> None:
+    jax = pytest.importorskip("jax")
+    device = pytest.importorskip("exarl.envs.device")
+    env, _ = make_env(id, {})
+    env.reset(seed=1)
+    *_, info = env.step(env.action_space.sample())
+    functions = device.functions_of(env)
+
+    def told(key: Any) -> Any:
+        return device.numbers(functions.state_info(functions.initial(key)))
+
+    assert set(jax.eval_shape(told, jax.random.key(0))) == {name for name, _ in numbers_in(info)}
+
+
+@pytest.mark.slow
+def test_a_stopped_run_in_fused_continues_with_its_sums(tmp_path: Path) -> None:
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    settings = {**FUSED, "learning_rate_fraction": 0, "checkpoint_interval": 1e6}
+    train(whole, **settings)
+    for steps in (64, 192, 512):  # within episodes
+        train(parts, **{**settings, "total_steps": steps})
+    assert_same(everything_of(parts), everything_of(whole))
+    train(parts, **{**settings, "total_steps": 640, "log_info": ["gain", "force"]})
+    train(parts, **{**settings, "total_steps": 768, "log_info": []})
+    assert summary_of(parts)["timesteps_total"] == 768, "log_info may change"
+
+
 @pytest.mark.parametrize("condition", ["info/energy_min<-4", "info/force.1_mean <= -2.9"])
 def test_a_run_stops_when_one_reaches_a_limit(condition: str, tmp_path: Path) -> None:
     run_dir = tmp_path / "run"
@@ -99,7 +179,7 @@ def test_a_run_stops_when_one_reaches_a_limit(condition: str, tmp_path: Path) ->
         ({"stop_when": "info/energy_min"}, "NAME<NUMBER"),
         ({"stop_when": "info/energy<3"}, "info/energy_mean"),
         ({"stop_when": "info/energy_last<3", "log_info": []}, "needs log_info"),
-        ({"workflow": "fused", "agent": "PPO-v0"}, "log_info cannot be used in workflow 'fused'"),
+        ({**FUSED, "n_envs": None, "n_seeds": 2}, "log_info is for one agent"),
         (
             {
                 "workflow": "fused",
@@ -115,6 +195,7 @@ def test_a_run_stops_when_one_reaches_a_limit(condition: str, tmp_path: Path) ->
 def test_what_cannot_be_logged_is_refused_in_one_line(
     words: dict[str, Any], why: str, tmp_path: Path
 ) -> None:
+    words = {name: value for name, value in words.items() if value is not None}
     with pytest.raises(ConfigError, match=why) as refused:
         train(tmp_path / "run", **words)
     assert "\n" not in str(refused.value)

@@ -34,8 +34,11 @@ def signal_at(count: int, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(EnvBatch, "step", stepped)
 
 
-REPEATED = ("DQN, discrete", "A2C, discrete", "PPO, LSTM", "SAC, discrete", "PPO, box")
-"""What they are made of, others have too: DQN prioritised, A2C in a box, A3C and DQN with an LSTM."""
+REPEATED = (
+    *("DQN, discrete", "A2C, discrete", "PPO, LSTM", "SAC, discrete", "PPO, box", "TQC", "MBPO"),
+)
+"""What they are made of, others have too: DQN prioritised, A2C in a box, A3C and DQN with an LSTM; or
+they take long to compile."""
 
 
 @pytest.fixture(autouse=True)

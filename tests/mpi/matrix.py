@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from mpi4py import MPI
-from support.matrix import ON_RANKS, parameters
+from support.matrix import LEARN_ALONE, ON_RANKS, parameters
 
 from exarl import ExaLearner
 
@@ -21,7 +21,7 @@ if __name__ == "__main__":
             argv=[],
             progress=False,
             workflow=workflow,
-            learner_procs=learners,
+            learner_procs=1 if case in LEARN_ALONE else learners,
             run_dir=str(folder / case),
             **parameters(case),
         ).run()

@@ -201,7 +201,8 @@ def reference(base: Path, name: str, *words: Any) -> Path:
 
 def is_timing(column: str) -> bool:
     """Whether a column measures the machine rather than the learning."""
-    return column in ("time_total_s", "steps_per_s", "updates_per_s") or column.startswith("time/")
+    measured = ("time_total_s", "steps_per_s", "updates_per_s")
+    return column in measured or column.startswith(("time/", "core_hours_"))
 
 
 def newest(run_dir: Path) -> Checkpoint:
@@ -231,9 +232,10 @@ def arrays_of(run_dir: Path, stem: str) -> dict[str, str]:
 
 
 def numbers_of(run_dir: Path) -> dict[str, Any]:
-    """The numbers of the newest checkpoint without its seconds, and without the run's names."""
+    """The numbers of the newest checkpoint without measured times and the run's names."""
     numbers = {k: v for k, v in newest(run_dir).numbers.items() if k != "made_for"}
-    counters = {k: v for k, v in numbers["counters"].items() if k != "seconds"}
+    measured = ("seconds", "simulated_core_s", "learner_core_s")
+    counters = {k: v for k, v in numbers["counters"].items() if k not in measured}
     return {**numbers, "counters": counters}
 
 

@@ -20,7 +20,7 @@ from exarl.envs.spaces import SpaceAdapter, adapt
 from exarl.learning.exploration import Streams
 from exarl.networks.lstm import LSTM, LSTMConfig
 from exarl.networks.mlp import MLP, MLPConfig
-from exarl.types import Arrays, ArraySpec, Block, EnvSpec
+from exarl.types import BLOCK_NUMBERS, Arrays, ArraySpec, Block, EnvSpec
 
 MakeEnv = Callable[[int], "gymnasium.Env[Any, Any]"]
 """An environment by its number."""
@@ -47,14 +47,20 @@ def make_agent(
     hidden: tuple[int, ...] = (8,),
     units: int = 0,
     layer_norm: bool = False,
+    dropout: float = 0.0,
     learner: bool = False,
     **parameters: Any,
 ) -> Any:
     """An agent of a small network, an LSTM if it has ``units``; ``Any``, so that tests may look
-    inside. Nothing is normalised unless ``parameters`` say so, also where that is the default."""
+    inside. Nothing is normalised unless ``parameters`` say so, also where that is the default; but
+    batches are for the agents that need it."""
     agent_class = registry.agents.load(id)
+    own = agent_class.defaults.get("models", {}).get("MLP", {})
     plain = {name: False for name in NORMALISING if hasattr(agent_class.Config, name)}
-    network: Any = partial(MLP, MLPConfig(hidden, layer_norm=layer_norm), spec.observation)
+    kind = MLPConfig(
+        hidden, layer_norm=layer_norm, dropout=dropout, batch_norm=own.get("batch_norm", "none")
+    )
+    network: Any = partial(MLP, kind, spec.observation)
     if units:
         network = partial(LSTM, LSTMConfig(hidden, units), spec.observation)
     agent = agent_class(spec, agent_class.Config(**{**plain, **parameters}), network, seed)
@@ -179,11 +185,12 @@ def assert_same_arrays(one: Arrays, other: Arrays) -> None:
 
 def assert_same_block(one: Block, other: Block) -> None:
     """All but the time spent."""
-    apart = ("seconds", "recorded", "version", "restarts", "lead", "episode_info")
+    apart = ("seconds", "recorded", *BLOCK_NUMBERS, "lead", "episode_info")
     names = [n for n in vars(one) if n not in apart]
     assert_same_arrays({n: getattr(one, n) for n in names}, {n: getattr(other, n) for n in names})
     assert_same_arrays(dict(one.recorded), dict(other.recorded))
-    assert (one.version, one.restarts) == (other.version, other.restarts)
+    for name in BLOCK_NUMBERS:
+        assert getattr(one, name) == getattr(other, name), name
     told = [
         [{n: list(sums) for n, sums in each.items()} for each in b.episode_info]
         for b in (one, other)

@@ -128,10 +128,101 @@ class Masked(Rope):
         }
 
 
+class Visitors(Rope):
+    """Walkers that come and go as the seed says; at least one is there until the end. What an agent
+    sees tells how long it has been there. It is paid 1 for each step, more as it stays on."""
+
+    def reset(self, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed)
+        self.plan = self.random.random((self.left, 3)) < 0.6
+        self.plan[np.arange(self.left), self.random.integers(3, size=self.left)] = True
+        self.begin()
+        self.agents = [a for a, here in zip(AGENTS, self.plan[0], strict=True) if here]
+        return self.seen_by(self.agents), {}
+
+    def begin(self) -> None:
+        self.now, self.stay = 0, np.zeros(3, int)
+
+    def step(self, actions: dict[str, int]) -> Any:
+        here = self.plan[self.now]
+        assert {*actions} == {a for a, there in zip(AGENTS, here, strict=True) if there}
+        for place in np.flatnonzero(here):
+            self.places[place] += 0.1 * (2 * actions[AGENTS[place]] - 1)
+        self.stay = np.where(here, self.stay + 1, 0)
+        self.now += 1
+        following = self.plan[self.now] if self.now < len(self.plan) else np.zeros(3, bool)
+        gone = {a: bool(not n) for a, h, n in zip(AGENTS, here, following, strict=True) if h}
+        self.agents = [a for a, there in zip(AGENTS, following, strict=True) if there]
+        seen = self.seen_by([*dict.fromkeys([*gone, *self.agents])])
+        rewards = {a: float(self.stay[AGENTS.index(a)]) for a in gone}
+        return seen, rewards, gone, dict.fromkeys(gone, False), {a: {"move": 1.0} for a in gone}
+
+    def seen_by(self, agents: list[str]) -> dict[str, np.ndarray]:
+        rows = zip(AGENTS, self.places, self.stay, strict=True)
+        return {a: np.array([x, n, self.now], np.float32) for a, x, n in rows if a in agents}
+
+
+class KeptVisitors(Visitors):
+    """The same; it also gives its state."""
+
+    def get_state(self) -> Arrays:
+        kept = ("places", "plan", "stay")
+        return {n: getattr(self, n).copy() for n in kept} | {"now": np.array(self.now)}
+
+    def set_state(self, state: Arrays) -> None:
+        self.places, self.plan = state["places"].copy(), state["plan"].copy()
+        self.stay, self.now = state["stay"].copy(), int(state["now"])
+
+
+class Chase(Rope):
+    """A cat that sees two mice, and mice that see themselves, the cat and a flag; each mouse moves by
+    a number, the cat by a choice. Mice are paid for distance, the cat for being near."""
+
+    names = ("cat", "mouse_0", "mouse_1")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.possible_agents = list(self.names)
+
+    def observation_space(self, agent: str) -> Any:
+        return spaces.Box(-np.inf, np.inf, (3 if agent == "cat" else 4,), np.float32)
+
+    def action_space(self, agent: str) -> Any:
+        return spaces.Discrete(3) if agent == "cat" else spaces.Box(-1, 1, (2,), np.float32)
+
+    def reset(self, seed: int | None = None, options: Any = None) -> Any:
+        self.random = np.random.default_rng(seed)
+        self.places, self.left = self.random.uniform(-1, 1, 3), int(self.random.integers(5, 13))
+        return self.seen(), {}
+
+    def step(self, actions: dict[str, Any]) -> Any:
+        assert type(actions["cat"]) is int and actions["mouse_1"].shape == (2,)
+        moves = [actions["cat"] - 1, *(float(actions[name][0]) for name in self.names[1:])]
+        self.places = (self.places + 0.1 * np.array(moves)).clip(-2, 2)
+        self.left -= 1
+        apart = np.abs(self.places[1:] - self.places[0])
+        rewards = dict(zip(self.names, [-float(apart.min()), *apart.tolist()], strict=True))
+        return (
+            self.seen(),
+            rewards,
+            dict.fromkeys(self.names, self.left == 0),
+            dict.fromkeys(self.names, False),
+            {},
+        )
+
+    def seen(self) -> dict[str, np.ndarray]:
+        cat, *mice = self.places
+        rows = [[cat, *mice], *([mouse, cat, 1, 0] for mouse in mice)]
+        return {n: np.array(row, np.float32) for n, row in zip(self.names, rows, strict=True)}
+
+
 def make_rope(**parameters: Any) -> Rope:
     return Rope(**parameters)
 
 
 for kind in (Kept, Reusing, Early, Late, Unequal, Turns, Masked):
     gymnasium.register(f"{kind.__name__}Rope-v0", kind)
+gymnasium.register("Chase-v0", Chase)
+gymnasium.register("Visitors-v0", Visitors)
+gymnasium.register("KeptVisitors-v0", KeptVisitors)
 gymnasium.register("Rope-v0", make_rope)

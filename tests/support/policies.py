@@ -19,6 +19,7 @@ from exarl.export.policy import (
     LayerNorm,
     Lstm,
     Mask,
+    Mixed,
     Normalise,
     Pick,
     Policy,
@@ -123,6 +124,23 @@ def factored() -> Policy:
     return Policy((*layers, ChooseEach(values)), 10, 3)
 
 
+def mixed() -> Policy:
+    """Three numbers, one of which has no bounds and one of which is whole, and two choices, of which
+    the second observation forbids some."""
+    rng = np.random.default_rng(11)
+    largest = float(np.finfo(np.float32).max)
+    end = Mixed(
+        shift=np.array([0.5, 0.0, 4.0]),
+        scale=np.array([1.5, 1.0, 4.0]),
+        low=np.array([-0.2, -largest, 0.0]),
+        high=np.array([1.2, largest, 8.0]),
+        whole=np.array([0.0, 0.0, 1.0]),
+        counts=np.array([2, 3]),
+        first=np.array([0.0, -1.0]),
+    )
+    return Policy((*dense(rng, 7, 32, 8), Mask(2, 7), end), 7, 5)
+
+
 POLICIES = {
     policy.__name__: policy
     for policy in (
@@ -136,6 +154,7 @@ POLICIES = {
         normed_pictures,
         recurrent,
         factored,
+        mixed,
     )
 }
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from exarl.envs.functional import FunctionalEnv, Functions, uniform
 from exarl.types import Arrays
 
 LENGTH = 5
@@ -76,6 +77,60 @@ class Risky(gymnasium.Env[Any, Any]):
         return self.risk
 
 
+class Risk(NamedTuple):
+    """How risky it is to act now, and the step of the episode."""
+
+    risk: Any
+    t: Any
+
+
+class RiskFunctions(Functions):
+    """``Risky`` as pure functions; it tells of every kind of numbers."""
+
+    observation_space = spaces.Box(0, 1, (1,), np.float32)
+    action_space = spaces.Discrete(2)
+
+    def initial(self, rng: Any, params: Any = None) -> Risk:
+        return Risk(uniform(rng), self.xp.asarray(0))
+
+    def transition(self, state: Risk, action: Any, rng: Any, params: Any = None) -> Risk:
+        return Risk(uniform(rng), state.t + 1)
+
+    def observation(self, state: Risk, rng: Any, params: Any = None) -> Any:
+        return self.xp.asarray(state.risk, self.xp.float32).reshape(1)
+
+    def reward(
+        self, state: Risk, action: Any, next_state: Risk, rng: Any, params: Any = None
+    ) -> Any:
+        return 1.0 * action
+
+    def terminal(self, state: Risk, rng: Any, params: Any = None) -> Any:
+        return state.t == 10
+
+    def state_info(self, state: Risk, params: Any = None) -> dict[str, Any]:
+        xp = self.xp
+        parts = {"square": state.t**2, "bad": xp.where(state.t == 3, xp.nan, 1.0)}
+        field = state.t + xp.arange(100.0)
+        return {
+            "step": state.t,
+            "force": xp.stack([state.t, -state.t]),
+            "field": field,
+            "parts": parts,
+        }
+
+    def transition_info(
+        self, state: Risk, action: Any, next_state: Risk, params: Any = None
+    ) -> dict[str, Any]:
+        return {"risk": action * state.risk, "gain": 1.0 * action, "phase": "solid"}
+
+
+class PureRisky(FunctionalEnv):
+    """The Gymnasium form of ``RiskFunctions``."""
+
+    def __init__(self) -> None:
+        super().__init__(RiskFunctions)
+
+
 class TwoFold(Telling):
     """Its rewards are two: 1, and the number of the step."""
 
@@ -86,6 +141,29 @@ class TwoFold(Telling):
         return seen, np.array([1.0, self.t], np.float32), over, cut, info
 
 
-for kind in (Telling, KeptTelling, Risky, TwoFold):
+class Front(gymnasium.Env[Any, Any]):
+    """Four steps, each with two rewards: how near the action is to 1, and how near to -1.
+
+    At ``a`` they are 1 - (1 - a)^2 / 4 and 1 - (1 + a)^2 / 4: the best for weights (w, 1 - w) is to be
+    at 2 w - 1, which gives both rewards a place on a curved front.
+    """
+
+    observation_space = spaces.Box(-1, 1, (1,), np.float32)
+    action_space = spaces.Box(-1, 1, (1,), np.float32)
+    reward_space = spaces.Box(0, 1, (2,), np.float32)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.t = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        self.t += 1
+        at = float(np.clip(action[0], -1, 1))
+        rewards = np.array([1 - (1 - at) ** 2 / 4, 1 - (1 + at) ** 2 / 4], np.float32)
+        return np.full(1, self.t / 4, np.float32), rewards, self.t == 4, False, {}
+
+
+for kind in (Telling, KeptTelling, Risky, PureRisky, TwoFold, Front):
     if f"{kind.__name__}-v0" not in gymnasium.registry:
         gymnasium.register(f"{kind.__name__}-v0", entry_point=f"support.telling:{kind.__name__}")

@@ -6,25 +6,25 @@ of them are kept here, whether the environments are in this process or on anothe
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from exarl.acting.draft import Draft, stack_rows
 from exarl.acting.env_batch import named_for
 from exarl.acting.lead import Lead
 from exarl.agents.base import ExaAgent
 from exarl.agents.constraints import COSTS
-from exarl.comm.codec import MOST_TOLD, decode_info, encode_info
+from exarl.comm.codec import MOST_TOLD
 from exarl.envs.episode import check_finite
 from exarl.learning.exploration import Streams, Together
-from exarl.types import Arrays, ArraySpec, Block, Cut, End, EnvSpec, EpisodeInfo, Row
+from exarl.types import ABSENT, PLACE, Arrays, Block, Cut, End, EpisodeInfo, Row
 
 BEGUN = "begun"
 """Prefix of the names under which a state holds an unfinished block: ``3/begun/actions``."""
 CHOICE = "log_prob"
 """What an agent records that learns from the probability with which it chose an action."""
-_BY_STEP = ("actions", "rewards", "terminated", "truncated")
 
 
 class PolicyInput(NamedTuple):
@@ -51,47 +51,6 @@ class ActingPolicy:
         return self._agent.action(*asked)
 
 
-class Draft:
-    """The arrays of a block that is being built."""
-
-    def __init__(
-        self, spec: EnvSpec, recorded: Mapping[str, ArraySpec], steps: int, width: int
-    ) -> None:
-        self.observations = spec.observation.zeros(steps + 1, width)
-        self.actions = spec.action.zeros(steps, width)
-        self.rewards = np.zeros((steps, width), np.float32)
-        self.terminated = np.zeros((steps, width), bool)
-        self.truncated = np.zeros((steps, width), bool)
-        self.recorded = {name: array.zeros(steps, width) for name, array in recorded.items()}
-        self.ends: list[list[End]] = [[] for _ in range(width)]
-
-    def column(self, slot: int, steps: int) -> Arrays:
-        """The first ``steps`` steps of one environment, as named arrays."""
-        ends = self.ends[slot]
-        named = {name: array[:steps, slot] for name, array in self._by_step().items()}
-        named["observations"] = self.observations[: steps + 1, slot]
-        named["finals"] = _stack([end.observation for end in ends], self.observations)
-        named["returns"] = np.array([end.total_reward for end in ends], np.float64)
-        named["lengths"] = np.array([end.length for end in ends], np.int64)
-        if any(end.info for end in ends):
-            named["info"] = encode_info([end.info for end in ends])
-        return {name: np.array(array) for name, array in named.items()}
-
-    def fill(self, slot: int, column: Arrays) -> None:
-        """Write what ``column`` returned."""
-        for name, array in self._by_step().items():
-            array[: len(column[name]), slot] = column[name]
-        self.observations[: len(column["observations"]), slot] = column["observations"]
-        totals, lengths = column["returns"].tolist(), column["lengths"].tolist()
-        info = decode_info(column["info"]) if "info" in column else ({},) * len(lengths)
-        listed = zip(column["finals"], totals, lengths, info, strict=True)
-        self.ends[slot] = [End(slot, *end) for end in listed]
-
-    def _by_step(self) -> Arrays:
-        plain = {name: getattr(self, name) for name in _BY_STEP}
-        return plain | {f"recorded/{name}": array for name, array in self.recorded.items()}
-
-
 class BlockBuilder:
     """Builds blocks of T steps of B environments.
 
@@ -111,7 +70,11 @@ class BlockBuilder:
         self._memory = {name: spec.zeros(len(env_ids)) for name, spec in agent.memory.items()}
         self._remembered = [n for n in agent.memory if f"memory/{n}" in agent.recorded]
         self._returns = np.zeros(len(env_ids), np.float32)  # discounted, see return_discount
+        self._simulations = np.ones(len(env_ids), np.int64)  # begun since the last block
         self._no_costs = np.zeros((len(env_ids), 2, 0), np.float32)
+        self._none_absent = np.zeros(0, bool)
+        self._ages = np.zeros(len(env_ids), np.int64)  # steps made in the present episodes
+        self._placed = PLACE in agent.recorded
         self._lead = Lead(agent.spec, agent.lead_steps, len(env_ids))
         self._draft: Draft | None = None
         self._t = 0
@@ -152,6 +115,8 @@ class BlockBuilder:
         draft, t = self._now()
         for name in self._remembered:
             draft.recorded[f"memory/{name}"][t] = self._memory[name]
+        if self._placed:
+            draft.recorded[PLACE][t] = np.stack([self._env_ids, self._ages], 1)
         return PolicyInput(draft.observations[t], self._streams, self._memory)
 
     def answer(self, chosen: np.ndarray, extras: Arrays) -> None:
@@ -186,7 +151,8 @@ class BlockBuilder:
         following = draft.observations[t + 1]
         ends = draft.terminated[t], draft.truncated[t]
         costs = draft.recorded[COSTS][t] if self._agent.costs else self._no_costs
-        return Row(following, draft.rewards[t], *ends, costs)
+        absent = draft.recorded[ABSENT][t] if ABSENT in draft.recorded else self._none_absent
+        return Row(following, draft.rewards[t], *ends, costs, absent)
 
     def stepped(self, ends: Sequence[End], cuts: Sequence[Cut]) -> None:
         """Note, once the row is filled in, which episodes have ended or failed.
@@ -198,9 +164,14 @@ class BlockBuilder:
         """
         draft, t = self._now()
         self._moved = True
+        self._count_begun([*ends, *cuts])
         for end in ends:
             draft.ends[end.slot].append(end)
             self._forget_memory(end.slot)
+            self._ages[end.slot] = -1  # 0 at the next step
+        if ABSENT in draft.recorded:
+            for slot in np.flatnonzero(draft.recorded[ABSENT][t]):
+                self._forget_memory(int(slot))
         for i, _, total_reward, length, info in cuts:
             if length and t:
                 draft.truncated[t - 1, i] = True
@@ -213,6 +184,9 @@ class BlockBuilder:
             self._forget_memory(i)
             for name in self._remembered:
                 draft.recorded[f"memory/{name}"][t, i] = 0
+            self._ages[i] = 0
+            if self._placed:
+                draft.recorded[PLACE][t, i, 1] = 0
 
     def again(self, policy: ActingPolicy, cut: Cut) -> None:
         """Choose the action of an environment that failed, in its new episode.
@@ -232,6 +206,7 @@ class BlockBuilder:
     def advance(self) -> None:
         """Go on to the next step."""
         self._t += 1
+        self._ages += 1
 
     def finish(
         self, version: int, restarts: int, failures: np.ndarray, seconds: np.ndarray
@@ -243,7 +218,7 @@ class BlockBuilder:
             self._sum_up(discount, draft.rewards, ended, draft.recorded["discounted_return"])
         check_finite(self._env_ids, draft.observations, draft.rewards)
         finished = [end for environment in draft.ends for end in environment]
-        finals = _stack([end.observation for end in finished], draft.observations)
+        finals = stack_rows([end.observation for end in finished], draft.observations)
         check_finite([self._env_ids[end.slot] for end in finished], finals[None])
         self._draft = None
         self.seen[...] = draft.observations[-1]
@@ -263,7 +238,9 @@ class BlockBuilder:
             failures,
             self._lead.steps,
             told(finished),
+            int(self._simulations.sum()),
         )
+        self._simulations[:] = 0
         self._lead.follow(block)
         return block
 
@@ -275,6 +252,9 @@ class BlockBuilder:
             named = {"stream": np.array(self._streams.position), "return": self._returns[slot]}
             named |= {f"memory/{name}": array[slot].copy() for name, array in self._memory.items()}
             named |= self._lead.column(slot)
+            named["simulations"] = np.array(self._simulations[slot])
+            if self._placed:
+                named["age"] = self._ages[slot]
             arrays |= {f"{env_id}/{name}": array for name, array in named.items()}
         return arrays
 
@@ -304,6 +284,7 @@ class BlockBuilder:
     def moved(self, cuts: Sequence[Cut], seen: np.ndarray) -> None:
         """Note that these episodes were lost between two steps; ``seen`` are the new observations."""
         if self._draft is None:
+            self._count_begun(cuts)
             self.forget([cut.slot for cut in cuts])
             return
         for cut in cuts:
@@ -316,7 +297,9 @@ class BlockBuilder:
             if own := named_for(f"{env_id}/", arrays):
                 self._streams.seek(int(own["stream"]))
                 self._returns[slot] = own.get("return", 0.0)
+                self._simulations[slot] = own.get("simulations", 0)
                 self._lead.fill(slot, own)
+                self._ages[slot] = int(own.get("age", 0))
                 for name, array in self._memory.items():
                     array[slot] = own.get(f"memory/{name}", 0)
         self.forget(changed)
@@ -325,8 +308,13 @@ class BlockBuilder:
         """Reset the discounted return and the memory of these slots, whose episodes are over."""
         self._lead.cut(slots)
         for slot in slots:
-            self._returns[slot] = 0
+            self._returns[slot] = self._ages[slot] = 0
             self._forget_memory(slot)
+
+    def _count_begun(self, over: Sequence[End | Cut]) -> None:
+        """Count the episodes that began where these were over."""
+        for each in over:
+            self._simulations[each.slot] += 1
 
     def _forget_memory(self, slot: int) -> None:
         for array in self._memory.values():
@@ -371,9 +359,3 @@ def told(ends: Sequence[End]) -> tuple[EpisodeInfo, ...]:
     """What a block tells of the last of these episodes; nothing where none has numbers."""
     last = tuple(end.info for end in ends[-MOST_TOLD:])
     return last if any(last) else ()
-
-
-def _stack(rows: list[np.ndarray], like: np.ndarray) -> np.ndarray:
-    """The rows as [K, ...], also when there are none."""
-    shape = (len(rows), *like.shape[2:])
-    return np.array(rows, like.dtype).reshape(shape)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from time import perf_counter
 from typing import Any
 
@@ -11,7 +11,14 @@ import numpy as np
 from exarl.envs.episode import Episode
 from exarl.envs.guard import FAILING
 from exarl.envs.joint import Joint
+from exarl.envs.member import MemberEpisode, replay_together, step_together
+from exarl.errors import EnvironmentFailure
 from exarl.types import FAILURES, Arrays, Cut, End, Row
+
+CHANGES = (
+    "begins or ends an episode while others are in one: train with --agents_change true where agents"
+    " come and go"
+)
 
 
 class EnvBatch:
@@ -20,7 +27,8 @@ class EnvBatch:
     ``changed`` are the episodes that the last ``state`` or ``restore`` could not continue: their
     environments are in another episode. ``taken`` are the slots and the actions of the last ``step``
     in which another action was taken than the one given. The agents of a ``Joint`` have slots one after
-    the other, and are always stepped together.
+    the other, and are always stepped together; which of them were not there is in the row, where it has
+    a place for that.
     """
 
     def __init__(self, episodes: Sequence[Episode]) -> None:
@@ -31,7 +39,7 @@ class EnvBatch:
         self.taken: list[tuple[int, Any]] = []
         self._restarting = 0.0
         self._joints = _joints(episodes)
-        self._members = [slot for slots in self._joints.values() for slot in slots]
+        self._alone = [i for i, e in enumerate(episodes) if not isinstance(e, MemberEpisode)]
 
     def begin(self) -> None:
         """Start the first episodes, unless they have begun."""
@@ -54,32 +62,71 @@ class EnvBatch:
         has a guard is replaced by a new one. Its observation is then the first of a new episode, and
         its step has still to be made.
         """
-        observations, rewards, terminated, truncated, costs = row
-        priced = costs.size > 0
         ends: list[End] = []
         cuts: list[Cut] = []
         self.taken = []
-        for i in self._members:  # before any of them is stepped
-            self._episodes[i].offer(actions[i])
-        for i in range(len(self._episodes)) if slots is None else slots:
+        for joint, members in self._joints.items() if slots is None else ():
+            self._step_together(joint, members, actions, row, ends)
+        for i in self._alone if slots is None else slots:
             episode = self._episodes[i]
             try:
-                seen, rewards[i], over, cut = episode.step(actions[i])
+                outcome = episode.step(actions[i])
             except FAILING as error:
                 cuts.append(self._restart(i, error))
-                observations[i] = episode.observation
+                row.observations[i] = episode.observation
                 continue
-            if episode.taken is not None:
-                self.taken.append((i, episode.taken))
-            if priced:
-                costs[i] = episode.costs
-            if over or cut:
-                terminated[i], truncated[i] = over, cut
-                final, info = np.array(seen), episode.info
-                ends.append(End(i, final, episode.total_reward, episode.length, info))
+            seen = outcome[0]
+            if self._write(row, i, outcome, ends):
                 seen = episode.begin()
-            observations[i] = seen
+            row.observations[i] = seen
         return ends, cuts
+
+    def _write(
+        self, row: Row, slot: int, outcome: tuple[Any, float, bool, bool], ends: list[End]
+    ) -> bool:
+        """Write what a step gave, but for the observation; whether it was the last of its episode."""
+        episode = self._episodes[slot]
+        seen, row.rewards[slot], over, cut = outcome
+        if episode.taken is not None:
+            self.taken.append((slot, episode.taken))
+        if row.costs.size > 0:
+            row.costs[slot] = episode.costs
+        if not (over or cut):
+            return False
+        row.terminated[slot], row.truncated[slot] = over, cut
+        final, info = np.array(seen), episode.info
+        ends.append(End(slot, final, episode.total_reward, episode.length, info))
+        return True
+
+    def _step_together(
+        self,
+        joint: Joint,
+        members: Mapping[int, MemberEpisode],
+        actions: np.ndarray | Sequence[int],
+        row: Row,
+        ends: list[End],
+    ) -> None:
+        """Step a simulation of several agents."""
+        episodes = list(members.values())
+        before = [episode.present for episode in episodes]
+        if not row.absent.size and not all(before):
+            agent = episodes[before.index(False)].agent
+            raise EnvironmentFailure(f"agent {agent} {CHANGES}", "shape")
+        try:
+            outcomes = step_together(episodes, [actions[slot] for slot in members])
+        except FAILING as error:
+            episodes[0].recover(error)  # which raises: such a simulation is not made again
+            raise
+        for (slot, episode), outcome in zip(members.items(), outcomes, strict=True):
+            if outcome is not None and self._write(row, slot, outcome, ends):
+                episode.leave()
+        if joint.over:
+            for episode in episodes:
+                episode.begin()
+        for (slot, episode), here in zip(members.items(), before, strict=True):
+            row.observations[slot] = episode.observation
+            if row.absent.size > 0:
+                row.absent[slot] = not here
 
     def _restart(self, slot: int, error: BaseException) -> Cut:
         started, episode = perf_counter(), self._episodes[slot]
@@ -126,12 +173,11 @@ class EnvBatch:
         """Continue the episodes in ``arrays``; the other environments start their first episode."""
         self._begun = True
         self.changed = []
-        for joint, slots in self._joints.items():
-            self._restore_together(joint, slots, arrays)
-        for slot, episode in enumerate(self._episodes):
+        for members in self._joints.values():
+            self._restore_together(members, arrays)
+        for slot in self._alone:
+            episode = self._episodes[slot]
             own = named_for(f"{episode.env_id}/", arrays)
-            if slot in self._members:
-                continue
             if not own:
                 episode.begin()
                 continue
@@ -143,36 +189,34 @@ class EnvBatch:
                 total_reward, length = float(own["total_reward"]), int(own["length"])
                 self.changed.append(Cut(slot, episode.number, total_reward, length))
 
-    def _restore_together(self, joint: Joint, slots: Sequence[int], arrays: Arrays) -> None:
+    def _restore_together(self, members: Mapping[int, MemberEpisode], arrays: Arrays) -> None:
         """Continue the episodes of a joint simulation: all of them, or all begin the next."""
-        episodes = [self._episodes[slot] for slot in slots]
+        episodes = list(members.values())
         kept = [named_for(f"{episode.env_id}/", arrays) for episode in episodes]
         if all(kept):
             for episode, own in zip(episodes, kept, strict=True):
                 episode.restarts += int(own.get("restarts", 0))
-                for action in own.get("actions", ()):
-                    episode.offer(action)
-            same = [episode.replay(own) for episode, own in zip(episodes, kept, strict=True)]
-            if all(same):
+            if replay_together(episodes, kept):
                 return
-        joint.forget()
-        for slot, episode, own in zip(slots, episodes, kept, strict=True):
-            episode.begin()
+        episodes[0].joint.over = True
+        for slot, own in zip(members, kept, strict=True):
+            self._episodes[slot].begin()
             if own:
                 total_reward, length = float(own["total_reward"]), int(own["length"])
-                self.changed.append(Cut(slot, episode.number, total_reward, length))
+                number = self._episodes[slot].number
+                self.changed.append(Cut(slot, number, total_reward, length))
 
     def close(self) -> None:
         for episode in self._episodes:
             episode.close()
 
 
-def _joints(episodes: Sequence[Episode]) -> dict[Joint, list[int]]:
-    """The slots of each joint simulation."""
-    found: dict[Joint, list[int]] = {}
+def _joints(episodes: Sequence[Episode]) -> dict[Joint, dict[int, MemberEpisode]]:
+    """The episodes of each joint simulation, by slot."""
+    found: dict[Joint, dict[int, MemberEpisode]] = {}
     for slot, episode in enumerate(episodes):
-        if episode.joint is not None:
-            found.setdefault(episode.joint, []).append(slot)
+        if isinstance(episode, MemberEpisode):
+            found.setdefault(episode.joint, {})[slot] = episode
     return found
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -32,8 +33,22 @@ class Played:
         return "failure" if self.failed else "termination" if self.terminated else "truncation"
 
 
+class Move(NamedTuple):
+    """One step as the environment saw it; its first has the observation of the reset before it."""
+
+    before: Any
+    action: Any
+    reward: float
+    terminated: bool
+    truncated: bool
+    after: Any
+
+
 Choose = Callable[[Episode | JointEpisode], Any]
 """The next action for a running episode, in the form that its ``step`` takes."""
+
+OnStep = Callable[[Episode | JointEpisode], None]
+"""Sees a running episode."""
 
 
 def greedy(agent: ExaAgent) -> Choose:
@@ -47,6 +62,9 @@ def greedy(agent: ExaAgent) -> Choose:
             agent.begin_episode(episode.number)
             rows = len(episode.observation) if several else 1
             memory.update({name: array.zeros(rows) for name, array in agent.memory.items()})
+        if isinstance(episode, JointEpisode):
+            for array in memory.values():
+                array[episode.fresh] = 0
         seen = np.asarray(episode.observation, spec.observation.dtype)
         observations = seen if several else seen[None]
         actions, _ = (
@@ -59,23 +77,33 @@ def greedy(agent: ExaAgent) -> Choose:
 
 
 def play(
-    choose: Choose, episode: Episode | JointEpisode, on_step: Callable[[Any], None] | None = None
+    choose: Choose,
+    episode: Episode | JointEpisode,
+    on_step: OnStep | None = None,
+    on_move: Callable[[Move], None] | None = None,
 ) -> Played:
-    """Play one episode; ``on_step`` is called with the environment after reset and each step."""
+    """Play one episode; ``on_step`` is called with it after reset and after each step, and ``on_move``
+    with each step."""
     episode.begin()
     terminated = truncated = False
     while not (terminated or truncated):
         if on_step is not None:
-            on_step(episode.env)
+            on_step(episode)
+        before = copy.deepcopy(episode.raw) if isinstance(episode, Episode) and on_move else None
         action = choose(episode)
         try:
-            _, _, terminated, truncated = episode.step(action)
+            _, reward, terminated, truncated = episode.step(action)
         except FAILING as error:
             told = episode.info
             episode.recover(error)
             return Played(episode.total_reward, episode.length, False, failed=True, info=told)
+        if on_move is not None and isinstance(episode, Episode):
+            taken = action if episode.taken is None else episode.taken
+            paid = float(reward)  # type: ignore[arg-type]
+            ends = bool(terminated), bool(truncated)
+            on_move(Move(before, taken, paid, *ends, copy.deepcopy(episode.raw)))
     if on_step is not None:
-        on_step(episode.env)
+        on_step(episode)
     return Played(episode.total_reward, episode.length, terminated, info=episode.info)
 
 
@@ -172,6 +200,6 @@ class Evaluator:
         except BaseException as error:  # noqa: BLE001 - raised again where the result is taken
             self._result = error
 
-    def _go_on(self, _: Any) -> None:
+    def _go_on(self, _: Episode | JointEpisode) -> None:
         if self._over:
             raise GivenUp

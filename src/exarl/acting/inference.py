@@ -362,4 +362,5 @@ def decode_taken(tail: np.ndarray) -> list[tuple[int, Any]]:
 
 def _copy_slot(source: Row, target: Row, slot: int) -> None:
     for theirs, ours in zip(source, target, strict=True):
-        ours[slot] = theirs[slot]
+        if len(theirs):  # agents may not change
+            ours[slot] = theirs[slot]

@@ -14,6 +14,7 @@ from exarl.agents.onpolicy import (
     ON_POLICY_DEFAULTS,
     ActorCritic,
     OnPolicyConfig,
+    mean,
     networks_for,
     total,
     value_loss,
@@ -39,8 +40,8 @@ class AdvantageActorCritic(ActorCritic[A2CConfig]):
     ) -> tuple[Array, Metrics]:
         outputs, values = self.evaluate(xp, params, batch)
         log_prob, entropy = self.log_prob_entropy(xp, params, outputs, batch["action"])
-        policy_loss = -(log_prob * self.advantages(xp, batch)).mean()
-        return total(hyper, policy_loss, value_loss(values, batch), entropy.mean())
+        policy_loss = -mean(log_prob * self.advantages(xp, batch), batch)
+        return total(hyper, policy_loss, value_loss(values, batch), mean(entropy, batch))
 
     def minibatch(self, data: Batch, update: int | Array) -> Batch:
         return data

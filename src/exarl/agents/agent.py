@@ -2,33 +2,45 @@
 
 from __future__ import annotations
 
-import dataclasses
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping
-from typing import Generic, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import numpy as np
 
-from exarl.agents import normalizers
+from exarl.agents import normalizers, resets, start
 from exarl.agents.algorithm import Algorithm, AlgorithmConfig, TrainState, hyper_of
 from exarl.agents.base import ExaAgent, MakeNetwork, Spread, Team
-from exarl.agents.constraints import Constraints
+from exarl.agents.blocks import on_host
+from exarl.agents.constraints import Constraints, Dual
 from exarl.agents.experience import Experience
 from exarl.agents.normalizers import Normalizers
-from exarl.agents.offpolicy import OffPolicyConfig, check_devices
-from exarl.agents.optimizers import check_optimizer, follows_run, step_size_end
-from exarl.agents.policy import NetworkPolicy, Parts, by_part, changed, recalled
+from exarl.agents.offpolicy import LEARNS_ALONE, OffPolicyConfig, check_replay
+from exarl.agents.optimizers import check_optimizer, ended_schedules, follows_run
+from exarl.agents.policy import (
+    NetworkPolicy,
+    Parts,
+    by_part,
+    changed,
+    check_networks,
+    recalled,
+    with_generated,
+)
+from exarl.agents.prior import make_cloner, moments_with, prior_rows
 from exarl.config import LearnerConfig
-from exarl.errors import CheckpointError, ConfigError
+from exarl.errors import ConfigError
 from exarl.export.policy import Policy
 from exarl.learning.exploration import LEARNER, Streams, generator, json_state, restore_state
 from exarl.learning.normalise import Moments
 from exarl.networks import ParamLayout
-from exarl.networks.network import Network
-from exarl.networks.precision import Reduced
+from exarl.networks.precision import reduced
 from exarl.types import Array, Arrays, ArraySpec, Block, EnvSpec, Metrics
 
-LEARNS_ALONE = "replay_device must be host with several learners (learner_procs)"
+if TYPE_CHECKING:
+    from exarl.agents.cloning import Cloner
+    from exarl.agents.compiled import CompileObserver
+    from exarl.agents.engine import Engine
 
 C = TypeVar("C", bound=AlgorithmConfig)
 
@@ -49,26 +61,26 @@ class NetworkAgent(ExaAgent, Generic[C]):
         self._normalizers = Normalizers.of(config, spec)
         self._constraints = Constraints.of(config)
         self.costs = self._constraints.names
-        self.metrics = (*type(self).metrics, *self._constraints.columns)
-        make = network if config.precision == "float32" else _reduced(network)
+        own = type(self).metrics
+        self.metrics = (*own, *self._constraints.columns, *resets.columns(config))
+        make = network if config.precision == "float32" else reduced(network)
         self.algorithm = self.make_algorithm(spec, config, make)
-        self.hyper = hyper_of(config)
-        recalls = recalled(self.algorithm)
-        if recalls and not self.algorithm.recurrent:
-            name = type(self).__name__
-            raise ConfigError(f"{name} cannot learn with a network that has memory: use an MLP")
+        check_networks(type(self).__name__, self.algorithm)
+        self.hyper = hyper_of(self.algorithm.config)
         self.memory = self.algorithm.memory
         self.lead_steps = self.algorithm.lead_steps
+        recalls = recalled(self.algorithm)
         kept = {f"memory/{name}": spec for name, spec in self.memory.items() if name in recalls}
-        self.recorded = {**self.algorithm.recorded, **kept}
+        self.recorded = {**self.recorded, **self.algorithm.recorded, **kept}
         if config.normalize_rewards:
             self.return_discount = config.gamma
             self.recorded = {**self.recorded, "discounted_return": ArraySpec((), "float32")}
         self._steps = 0
         self._moments = self._normalizers.first()
-        self._multipliers = self._constraints.first
+        self._dual = self._constraints.first
         self._told: dict[str, float] = {}  # of the constraints
         self._first = self.first_params(seed, self.hyper)
+        resets.check_networks(config, self._first)
         everything = self._acting(self._first, self.algorithm.target(self._first))
         self._layout = ParamLayout.of(everything)
         self.policy = NetworkPolicy(self.algorithm, self.hyper, self._layout)
@@ -89,19 +101,7 @@ class NetworkAgent(ExaAgent, Generic[C]):
         cls, config: AlgorithmConfig, run: LearnerConfig, *, learners: int, lags: bool
     ) -> None:
         if isinstance(config, OffPolicyConfig):
-            if config.n_step > run.block_steps and run.model_type == "LSTM":
-                raise ConfigError(
-                    f"n_step={config.n_step} needs block_steps >= n_step, not {run.block_steps}, with"
-                    " an LSTM, which learns from whole blocks"
-                )
-            if learners > 1 and config.replay_device == "device":
-                raise ConfigError(LEARNS_ALONE)
-            check_devices(config, run.workflow, learners)
-            if learners > config.batch_size:
-                raise ConfigError(
-                    f"batch_size={config.batch_size} cannot be shared by learner_procs={learners}:"
-                    " each learner needs at least one transition of a batch"
-                )
+            check_replay(config, run, learners)
         check_optimizer(config, run.total_steps)
         super().check(config, run, learners=learners, lags=lags)
 
@@ -141,17 +141,12 @@ class NetworkAgent(ExaAgent, Generic[C]):
         return self.policy.exported()
 
     def prepare(self, block: Block, spread: Spread | None = None) -> Block:
-        if not self.algorithm.generated:
-            return block
-        rows = _on_host(self.algorithm.generate_from(np, self.hyper, block))
-        together = spread is not None and self.algorithm.generates_in_group
-        made = spread(rows) if together and spread is not None else self.generate(rows)
-        shape = block.rewards.shape
-        added = {name: a.reshape(*shape, *a.shape[1:]) for name, a in made.items()}
-        return dataclasses.replace(block, recorded={**block.recorded, **added})
+        shares = spread is not None and self.algorithm.generates_in_group
+        generate = spread if shares and spread is not None else self.generate
+        return with_generated(self.algorithm, self.hyper, block, generate)
 
     def generate(self, rows: Arrays) -> Arrays:
-        return _on_host(self.algorithm.generate(np, self.hyper, self.policy.acting, rows))
+        return on_host(self.algorithm.generate(np, self.hyper, self.policy.acting, rows))
 
     # -- learning -----------------------------------------------------------------------------------
 
@@ -167,13 +162,12 @@ class NetworkAgent(ExaAgent, Generic[C]):
     def set_learner(self) -> None:
         from exarl.agents.compiled import CompileObserver, to_device
         from exarl.agents.engine import Engine
-        from exarl.agents.experiences import make_experience
 
         check_optimizer(self.config, self.total_steps)
         team = self._team
         self._rng = generator(self.seed, LEARNER, 1, team.index if team else 0)
         self._steps, self._updates_made, self._flat = 0, 0, None
-        self._filled = not self.lead_steps  # whether there surely is something to learn from
+        self._filled = self._whole_blocks  # whether there surely is something to learn from
         loaded = self._layout.unpack(self.policy.weights)
         params = {name: loaded.get(name, array) for name, array in self._first.items()}
         engine = Engine(self.algorithm)
@@ -181,9 +175,29 @@ class NetworkAgent(ExaAgent, Generic[C]):
         self.train_state = to_device(engine.init(self.hyper, params, norm))
         # The learner of a run sets ``compiling`` after this.
         observer = CompileObserver(lambda: self.compiling())  # noqa: PLW0108
-        self.experience: Experience = make_experience(
-            engine, self.hyper, self._team, self.acting_order, observer, self._rng
+        rows = None
+        if self.prior is not None:
+            rows = prior_rows(self.algorithm, self.hyper, self.prior.blocks)
+            if self._normalizers.used:
+                see = (self._normalizers, self._moments, self.return_discount or 0.0)
+                self._moments = moments_with(self.prior, *see)
+                self._renew_norm()
+        self.experience = self._make_experience(engine, observer, rows)
+        self._make_cloner = partial(
+            make_cloner, self.algorithm, self.hyper, rows, self.seed, observer
         )
+        self._cloner: Cloner | None = None
+
+    def _make_experience(
+        self, engine: Engine, observer: CompileObserver, prior_rows: Arrays | None
+    ) -> Experience:
+        from exarl.agents.experiences import make_experience
+
+        def first(reset: int) -> Arrays:
+            return self.algorithm.init(generator(self.seed, LEARNER, 2, reset), self.hyper)
+
+        own = engine, self.hyper, self._team, self.acting_order, observer, self._rng
+        return make_experience(*own, first, self.prior, prior_rows)
 
     def train(self, block: Block) -> Metrics:
         return self.train_in_team(block, block.steps)
@@ -202,15 +216,28 @@ class NetworkAgent(ExaAgent, Generic[C]):
     def train_in_team(self, block: Block | None, steps: int, *, joined: bool = False) -> Metrics:
         rows = None
         if block is not None:
-            rows = _on_host(self.algorithm.rows(np, self.hyper, block))
+            rows = on_host(self.algorithm.rows(np, self.hyper, block))
         self.update_normalizers(block)
         if follows_run(self.config) and self.total_steps is not None:
-            self.train_state = self._learning()._replace(progress=self._progress())
+            made = np.float32(self._steps / self.total_steps)
+            self.train_state = self._learning()._replace(progress=made)  # type: ignore[arg-type]
         self._steps += steps
         updates = self.algorithm.n_updates(steps, self._steps)
         if not updates or not self._can_learn(rows):
             self.experience.add(rows)
             return self._report(0, {})
+        return self._update(rows, updates, joined=joined)
+
+    def train_on_prior(self, updates: int) -> Metrics:
+        return self._update(None, updates)
+
+    def clone(self, updates: int) -> Metrics:
+        self._cloner = self._cloner or self._make_cloner()
+        self.train_state, metrics = self._cloner.learn(self._learning(), updates)
+        self._flat = None
+        return metrics
+
+    def _update(self, rows: Arrays | None, updates: int, *, joined: bool = False) -> Metrics:
         state, made, learn = self._learning(), self._updates_made, self.experience.learn
         self.train_state, metrics = learn(state, rows, updates, made, joined=joined)
         self._updates_made += updates
@@ -226,43 +253,40 @@ class NetworkAgent(ExaAgent, Generic[C]):
             self._filled = ready
         return self._filled
 
-    def _progress(self) -> Array:
-        """The part of the run's steps that is made."""
-        assert self.total_steps is not None
-        return np.float32(self._steps / self.total_steps)  # type: ignore[return-value]
+    @property
+    def _whole_blocks(self) -> bool:
+        """Whether there is something to learn from in every block."""
+        return not (self.lead_steps or self.spec.agents_change)
 
     def update_normalizers(self, block: Block | None) -> None:
         """Let the normalisers see a block; all learners of a team call it and see all blocks."""
         if not (self._normalizers.used or self._constraints):
             return
-        from exarl.agents.compiled import to_device
-
         if self._normalizers.used:
             sums = self._normalizers.sums_of_team(self._moments, block, self._team)
             self._moments = self._normalizers.after(np, self._moments, sums)
         if self._constraints:
-            ended = self._constraints.sums(block, self._team)
-            self._multipliers = self._constraints.after(self._multipliers, ended)
-            self._told = self._constraints.metrics(self._multipliers, ended)
+            ended = self._constraints.sums_of_team(block, self._team)
+            self._dual = self._constraints.after(np, self.hyper, self._dual, ended)
+            told = self._constraints.metrics(np, self.hyper, self._dual, ended)
+            self._told = {n: float(value) for n, value in told.items() if np.isfinite(value)}
+        self._renew_norm()
+
+    def _renew_norm(self) -> None:
+        from exarl.agents.compiled import to_device
+
         self.train_state = self._learning()._replace(norm=to_device(self._norm()))
 
     def _norm(self) -> dict[str, Array]:
         """What updates do to observations, rewards and costs before they learn from them."""
         norm = self._normalizers.norm(np, self._moments)
-        return {**norm, **self._constraints.norm(self._multipliers)} if self._constraints else norm
+        if self._constraints:
+            norm |= self._constraints.norm(np, self.hyper, self._dual)
+        return norm
 
     def ended_schedules(self, steps: int, updates: int) -> Mapping[str, str]:
-        cfg, total = self.config, self.total_steps
-        if cfg.learning_rate_fraction and total is None:
-            constant = (
-                f"the step size stays {cfg.learning_rate:.3g}: its schedule needs total_steps"
-            )
-            return {"the step size": constant}
-        ends = [e for e in self.algorithm.schedule_ends() if not {*e.parameters} & {*self.swept}]
-        if (end := step_size_end(cfg, total, self.swept)) is not None:
-            ends.append(end)
-        over = [e for e in ends if steps >= e.steps or updates >= e.updates]
-        return {end.what: end.told(steps, total) for end in over}
+        run = self.total_steps, self.swept, steps, updates
+        return ended_schedules(self.config, self.algorithm.schedule_ends(), *run)
 
     def _pop_weights(self, metrics: Metrics) -> Metrics:
         """Metrics of the updates; the new weights are removed and stored for ``get_weights``.
@@ -286,10 +310,12 @@ class NetworkAgent(ExaAgent, Generic[C]):
                 metrics = {n: value for n, value in metrics.items() if n not in loss.metrics}
         return {"updates": updates, **shown, **self._told, **metrics}
 
-    def adopt(self, state: TrainState, moments: tuple[Moments, Moments], steps: int) -> None:
+    def adopt(
+        self, state: TrainState, moments: tuple[Moments, Moments], dual: Dual | None, steps: int
+    ) -> None:
         """Take over what was learned elsewhere on the device in ``steps``; nothing waits for it."""
         self.train_state, self._flat = state, None
-        self._moments, self._steps = moments, steps
+        self._moments, self._dual, self._steps = moments, dual or self._dual, steps
 
     # -- weights ------------------------------------------------------------------------------------
 
@@ -328,56 +354,52 @@ class NetworkAgent(ExaAgent, Generic[C]):
         assert self.train_state is not None, "set_learner comes first"
         return self.train_state
 
+    @property
+    def moments(self) -> tuple[Moments, Moments]:
+        """The statistics of observations and returns."""
+        return self._moments
+
     # -- keeping ------------------------------------------------------------------------------------
 
     def state(self) -> tuple[Arrays, dict[str, object]]:
         from exarl.agents.compiled import to_arrays
 
         replay = {f"replay/{name}": array for name, array in self.experience.state().items()}
-        arrays = {"weights": self.get_weights(), **to_arrays(_stored(self._learning()))}
+        arrays = {"weights": self.get_weights(), **to_arrays(self._learning().stored)}
         numbers = {
             "steps": self._steps,
             "updates": self._updates_made,
             "rng": json_state(self._rng),
+            **({"prior": dict(self.prior.sums)} if self.prior is not None else {}),
         }
-        beside = normalizers.stored(self._moments) | self._constraints.stored(self._multipliers)
+        beside = normalizers.stored(self._moments) | self._constraints.stored(self._dual)
         return {**arrays, **beside, **replay}, numbers
 
     def restore(self, arrays: Arrays, numbers: dict[str, object]) -> None:
         """CheckpointError or ValueError, in one line, where the arrays are not those of this agent."""
         from exarl.agents.compiled import from_arrays
 
-        replay = {n.removeprefix("replay/"): a for n, a in arrays.items() if n[:7] == "replay/"}
-        if isinstance(self.config, OffPolicyConfig):
-            there = "device" if "seed" in replay else "host"
-            if there != self.config.replay_device:
-                raise CheckpointError(
-                    f"the checkpoint is of a run with replay_device {there}, not"
-                    f" {self.config.replay_device}"
-                )
-        self.train_state, self._flat = from_arrays(_stored(self._learning()), arrays), None
+        if self.prior is not None:
+            self.prior.check_same(numbers.get("prior"))
+        replay = start.replay_in(arrays, self.config)
+        self.train_state, self._flat = from_arrays(self._learning().stored, arrays), None
         self._moments = normalizers.restored(arrays)
-        self._multipliers = self._constraints.restored(arrays)
+        self._dual = self._constraints.restored(arrays)
         self.set_weights(arrays["weights"])
         self._steps, self._updates_made = int(numbers["steps"]), int(numbers["updates"])  # type: ignore[call-overload]
         if "rng" in numbers:
             restore_state(self._rng, numbers["rng"])  # type: ignore[arg-type]
         self.experience.restore(replay)
-        self._filled = not self.lead_steps
+        self._filled = self._whole_blocks
 
+    def start(self, arrays: Arrays, parts: Collection[str]) -> None:
+        from exarl.agents.compiled import from_arrays, to_arrays, to_device
 
-def _stored(state: TrainState) -> TrainState:
-    """What a checkpoint has of a state: not the progress, which a longer run counts otherwise."""
-    return state._replace(progress=None)
-
-
-def _reduced(make: MakeNetwork) -> MakeNetwork:
-    def reduced(outputs: int, extra: int = 0) -> Network:
-        return Reduced(make(outputs, extra=extra) if extra else make(outputs))
-
-    return reduced
-
-
-def _on_host(arrays: Mapping[str, Array]) -> Arrays:
-    """Arrays that are NumPy's already, for the type checker."""
-    return dict(arrays)  # type: ignore[arg-type]
+        own = self._learning().stored
+        begun = start.begun_with(to_arrays(own), arrays, self._layout, parts)
+        self._moments = start.moments_begun_with(self._moments, arrays, parts, self._normalizers)
+        if start.REPLAY in parts:
+            self.experience.restore(start.replay_to_begin_with(arrays, self.config))
+        state = from_arrays(own, begun)
+        self.train_state, self._flat = state._replace(norm=to_device(self._norm())), None
+        self.set_weights(self.get_weights())

@@ -37,7 +37,8 @@ Hyper: TypeAlias = "Mapping[str, float | Array]"
 
 Value: TypeAlias = "Callable[[Namespace, Hyper, Params, TrainState, Batch], tuple[Array, Metrics]]"
 """A loss: ``(xp, hyper, params, state, batch)`` -> its value and metrics. Gradients flow through
-``params`` alone, and only through those the loss trains; ``state`` is as it was before the update."""
+``params`` alone, and only through those the loss trains; ``state`` is as it was before the update.
+Metrics with names of parameters are running moments after the batch (``agents.running``)."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,11 @@ class TrainState(NamedTuple):
     norm: dict[str, Array]  # mean and deviation of observations and returns, where they are used
     halted: Array | None = None  # whether the rest of a block's updates is skipped
     progress: Array | None = None  # part of total_steps made before a block, where rates follow it
+
+    @property
+    def stored(self) -> TrainState:
+        """What a checkpoint has of it: not the progress, which a longer run counts otherwise."""
+        return self._replace(progress=None)
 
 
 @dataclass(frozen=True)
@@ -152,6 +158,10 @@ class Algorithm(ABC, Generic[C_co]):
     """Whether it can learn with a network that has memory."""
     uses_replay: ClassVar[bool] = False
     """Whether it learns from a replay; else from each block once."""
+    drops_out: ClassVar[bool] = False
+    """Whether its losses draw the masks of networks with dropout."""
+    follows_batches: ClassVar[bool] = False
+    """Whether its losses report the running moments of networks that normalise batches."""
 
     # -- parameters ---------------------------------------------------------------------------------
 
@@ -183,6 +193,11 @@ class Algorithm(ABC, Generic[C_co]):
     def greedy(self) -> slice:
         """Which outputs of the acting network make the greedy action."""
         return slice(None)
+
+    @property
+    def averages(self) -> int:
+        """The greedy action is made of the means of this many of these outputs each."""
+        return 1
 
     @property
     def squashed(self) -> bool:

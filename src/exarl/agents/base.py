@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -24,7 +24,10 @@ from exarl.config import LearnerConfig
 from exarl.errors import CheckpointError, ConfigError
 from exarl.learning.exploration import Streams
 from exarl.networks.network import Network
-from exarl.types import Arrays, ArraySpec, Block, EnvSpec, Metrics
+from exarl.types import ABSENT, Arrays, ArraySpec, Block, EnvSpec, Metrics
+
+if TYPE_CHECKING:
+    from exarl.agents.prior import Prior
 
 Spread = Callable[[Arrays], Arrays]
 """Lets each rank of an environment group ``generate`` a part of the rows."""
@@ -48,6 +51,11 @@ MakeNetwork = Callable[..., Network]
 @dataclass(frozen=True)
 class NoParameters:
     """The configuration of a component that has no parameters of its own."""
+
+
+def absent_in(spec: EnvSpec) -> dict[str, ArraySpec]:
+    """What blocks record where agents come and go."""
+    return {ABSENT: ArraySpec((), "bool")} if spec.agents_change else {}
 
 
 class ExaAgent(ABC):
@@ -89,6 +97,8 @@ class ExaAgent(ABC):
     """Whether it learns wrongly from blocks of older weights unless its ``vtrace`` is on."""
     total_steps: int | None = None
     """Environment steps after which the run ends, if it is given; set before ``set_learner``."""
+    prior: Prior | None = None
+    """Episodes from before the run, of which a part of each batch is; set before ``set_learner``."""
     learns_in_team: bool = False
     """Whether several learners can train this agent together (``join_team``, ``train_in_team``)."""
     compiling: Callable[[], AbstractContextManager[None]] = nullcontext
@@ -98,6 +108,7 @@ class ExaAgent(ABC):
         self.spec = spec
         self.config = config
         self.seed = seed
+        self.recorded = {**self.recorded, **absent_in(spec)}
 
     # -- before anything is built -----------------------------------------------------------------
 
@@ -200,6 +211,14 @@ class ExaAgent(ABC):
         from one after another, but all of them are known before the first update."""
         return self.train(block)
 
+    def train_on_prior(self, updates: int) -> Metrics:
+        """Make this many updates from the prior data and what else is known; as ``train`` returns."""
+        raise ConfigError(f"{type(self).__name__} does not learn from prior data")
+
+    def clone(self, updates: int) -> Metrics:
+        """Make this many updates towards the actions of the prior data; the mean ``clone_loss``."""
+        raise ConfigError(f"{type(self).__name__} does not learn from prior data")
+
     def ended_schedules(self, steps: int, updates: int) -> Mapping[str, str]:
         """Lines for the user on the schedules that are over after ``steps`` and ``updates``, by what
         follows them."""
@@ -222,6 +241,14 @@ class ExaAgent(ABC):
 
     def restore(self, arrays: Arrays, numbers: dict[str, Any]) -> None:
         """Take over what ``state`` gave."""
+        self.set_weights(arrays["weights"])
+
+    def start(self, arrays: Arrays, parts: Collection[str]) -> None:
+        """Begin with these parts of what ``state`` gave of another run; a learner that has made no
+        update calls it. ValueError or LookupError where they do not fit; by default the agent can
+        begin with a policy only."""
+        if others := sorted({*parts} - {"policy"}):
+            raise ValueError(f"{type(self).__name__} cannot begin with {', '.join(others)}")
         self.set_weights(arrays["weights"])
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from exarl.types import Array, Namespace, Steps
+from exarl.types import ABSENT, Array, Arrays, Namespace, Steps
 
 KNOWN = "known"
 """Among the rows of a block: which of them there are. A replay does not keep the others."""
@@ -41,6 +41,13 @@ class AnyBlock(Rewarded, Protocol):
     def next_observations(self) -> Array: ...
 
 
+def present(xp: Namespace, block: AnyBlock) -> Array:
+    """[T, B]: which steps there were; all of them unless agents come and go."""
+    if ABSENT in block.recorded:
+        return ~block.recorded[ABSENT]
+    return xp.ones(block.rewards.shape, bool)
+
+
 def steps_of(xp: Namespace, block: AnyBlock) -> Steps:
     """The steps of a block, after those that lead to it: [L + T, B, ...]."""
     own = Steps(
@@ -50,8 +57,13 @@ def steps_of(xp: Namespace, block: AnyBlock) -> Steps:
         block.terminated,
         block.truncated,
         block.next_observations(),
-        xp.ones(block.rewards.shape, bool),
+        present(xp, block),
     )
     if block.lead is None:
         return own
     return Steps(*(xp.concatenate(parts) for parts in zip(block.lead, own, strict=True)))
+
+
+def on_host(arrays: Mapping[str, Array]) -> Arrays:
+    """Arrays that are NumPy's already, for the type checker."""
+    return dict(arrays)  # type: ignore[arg-type]

@@ -19,10 +19,12 @@ import optax
 
 from exarl.agents.cache import keep_compiled
 from exarl.agents.optimizers import TAKES
+from exarl.learning.normalise import Moments
 from exarl.learning.shuffle import ROUNDS, scattered, table_for
 from exarl.types import Array, Arrays, Memory, PyTree
 
 keep_compiled(jax.config)
+jax.tree_util.register_dataclass(Moments, ["count", "mean", "squares"], [])
 
 __all__ = ["jax", "jnp", "optax"]
 OPTIMIZERS = tuple(TAKES)
@@ -135,6 +137,21 @@ class KeyedNormals:
     def standard_normal(self, shape: tuple[int, ...], dtype: type[np.float32]) -> Array:
         self._key, key = jax.random.split(self._key)
         return jax.random.normal(key, shape, dtype)
+
+
+class KeyedNoise:
+    """Random numbers for all environments, of one key."""
+
+    def __init__(self, key: Array, width: int) -> None:
+        self._key, self._width = key, width
+
+    def uniform(self, count: int) -> Array:
+        self._key, key = jax.random.split(self._key)
+        return jax.random.uniform(key, (self._width, count))
+
+    def normal(self, count: int) -> Array:
+        self._key, key = jax.random.split(self._key)
+        return jax.random.normal(key, (self._width, count))
 
 
 class CompileObserver:

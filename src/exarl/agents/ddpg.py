@@ -166,6 +166,12 @@ class DeterministicPolicy(OffPolicy[DDPGConfig]):
         least = values[0] if len(values) == 1 else xp.minimum(*values)
         return batch["reward"] + batch["discount"] * least
 
+    def clone_loss(self, xp: Namespace, hyper: Hyper, params: Params, batch: Batch) -> Array:
+        """The squared error of the policy's actions."""
+        actions = self.policy(xp, params, batch["observation"])
+        wanted = batch["action"].reshape(len(batch["action"]), -1)
+        return squared(xp, actions - wanted).mean()
+
     def q(
         self, xp: Namespace, params: Params, name: str, observations: Array, actions: Array
     ) -> Array:

@@ -37,17 +37,28 @@ class DeviceReplay:
         acting: Callable[[TrainState], Sequence[Array]],
         observer: CompileObserver,
         seed: int,
+        prior: Arrays | None = None,
+        prior_share: int = 0,
     ) -> None:
         config = engine.algorithm.config
         assert isinstance(config, OffPolicyConfig)
         self._config, self._hyper, self._seed = config, hyper, seed
         self._store: Store | None = None
+        self._prior = prior
 
         def learn(
-            state: TrainState, store: Store, rows: Batch, first: Array, beta: Array, updates: int
+            state: TrainState,
+            store: Store,
+            rows: Batch | None,
+            first: Array,
+            beta: Array,
+            updates: int,
         ) -> tuple[TrainState, Store, Metrics]:
+            if rows is not None:
+                store = added(store, rows)
+            numbers = (first, beta, updates, prior_share)
             state, store, metrics = engine.run_from_store(
-                hyper, state, added(store, rows), config.batch_size, first, beta, updates
+                hyper, state, store, config.batch_size, *numbers
             )
             return state, store, with_weights(metrics, acting, state)
 
@@ -55,8 +66,20 @@ class DeviceReplay:
         self._compiled = observer.jit(learn, donate=(0, 1), static=5)
         self._learn = observer.call(self._compiled)
 
+    def pop_store(self, rows: Batch) -> Store:
+        """The rows so far, or none like these, for a caller that gives back a store as ``keep``."""
+        store, self._store = self._store or self.empty(rows), None
+        return store
+
+    def keep(self, store: Store) -> None:
+        self._store = store
+
     def ready(self, rows: Arrays | None) -> bool:
-        return count_known(rows) > 0 or (self._store is not None and int(self._store.ring.size) > 0)
+        return (
+            bool(self._prior)
+            or count_known(rows) > 0
+            or (self._store is not None and int(self._store.ring.size) > 0)
+        )
 
     def add(self, rows: Arrays | None) -> None:
         assert rows is not None  # one learner alone always has a block
@@ -71,10 +94,11 @@ class DeviceReplay:
         *,
         joined: bool = False,
     ) -> tuple[TrainState, Metrics]:
-        assert rows is not None
+        like = rows if rows is not None else self._prior
+        assert like is not None
         beta = beta_after(np, self._config, self._hyper, made)
         numbers = (np.int32(made), np.float32(beta))
-        store = self._store or self.empty(rows)
+        store = self._store or self.empty(like)
         state, self._store, metrics = self._learn(state, store, rows, *numbers, updates)
         return state, metrics
 
@@ -83,7 +107,7 @@ class DeviceReplay:
         seed = {"seed": np.array(self._seed)}
         if self._store is None:
             return seed
-        ring, _, mass, largest = self._store
+        ring, _, mass, largest, _ = self._store
         size = int(ring.size)
         filled = {f"rows/{name}": np.asarray(array)[:size] for name, array in ring.rows.items()}
         counts = {"next": np.array(ring.next), "size": np.array(ring.size)}
@@ -118,7 +142,13 @@ class DeviceReplay:
         try:
             if needed > (free := free_bytes()):
                 raise MemoryError(f"{free / 1e9:.3g} GB are free")
-            return empty(cfg.replay_capacity, like, cfg.priority_scale, self._seed)
+            store = empty(cfg.replay_capacity, like, cfg.priority_scale, self._seed)
+            if self._prior is None:
+                return store
+            # copied, since the store's arrays are donated
+            return store._replace(
+                prior={n: jnp.array(a, copy=True) for n, a in self._prior.items()}
+            )
         except (MemoryError, jax.errors.JaxRuntimeError) as error:
             raise ConfigError(
                 f"replay_capacity={cfg.replay_capacity} needs {needed / 1e9:.3g} GB on the learner's"

@@ -31,6 +31,7 @@ class Store(NamedTuple):
     seed: Array
     mass: Array | None = None  # [capacity], each row's priority to the power alpha; None: all alike
     largest: Array | None = None  # of these so far, which a new row gets
+    prior: Batch | None = None  # rows from before the run, which never give way
 
 
 def empty_ring(capacity: int, like: Batch) -> DeviceRing:
@@ -85,14 +86,43 @@ def sums_of(store: Store) -> Array | None:
 
 
 def batch(
-    draws: Draws, size: int, store: Store, sums: Array | None, beta: float | Array, number: Array
+    draws: Draws,
+    size: int,
+    store: Store,
+    sums: Array | None,
+    beta: float | Array,
+    number: Array,
+    share: int = 0,
 ) -> tuple[dict[str, Array], Array | None]:
-    """The batch of one update, and the places of its rows (None where all are alike)."""
+    """The batch of one update, and the places of its rows (None where all are alike). The first
+    ``share`` rows are of the prior data, as are all while there are no others; no place is theirs."""
     rows_key, noise_key = jax.random.split(jax.random.fold_in(jax.random.key(store.seed), number))
     noise = {name: a[0] for name, a in draws(KeyedNormals(noise_key), 1, size).items()}
+    if store.prior is not None:
+        prior_key, rows_key = jax.random.split(rows_key)
+        rows, places = _drawn(store, sums, beta, rows_key, size - share)
+        count = len(next(iter(store.prior.values())))
+        chosen = jax.random.randint(prior_key, (size,), 0, count)
+        before = {name: array[chosen] for name, array in store.prior.items()}
+        if places is not None:
+            before["weight"] = jnp.ones(size)
+        empty = store.ring.size == 0
+        own = {n: jnp.where(empty, before[n][share:], array) for n, array in rows.items()}
+        rows = {name: jnp.concatenate([before[name][:share], own[name]]) for name in own}
+        if places is not None:
+            places = jnp.where(empty, len(sums), places)  # type: ignore[arg-type]  # nothing is there
+        return {**rows, **noise}, places
+    rows, places = _drawn(store, sums, beta, rows_key, size)
+    return {**rows, **noise}, places
+
+
+def _drawn(
+    store: Store, sums: Array | None, beta: float | Array, rows_key: Array, size: int
+) -> tuple[dict[str, Array], Array | None]:
+    """Rows of the ring, and their places."""
     if sums is None:
         places = jax.random.randint(rows_key, (size,), 0, store.ring.size)
-        return {**{n: array[places] for n, array in store.ring.rows.items()}, **noise}, None
+        return {n: array[places] for n, array in store.ring.rows.items()}, None
     found = jax.random.uniform(rows_key, (size,)) * sums[-1]
     places = jnp.searchsorted(sums, found, side="right", method="scan_unrolled")
     places = jnp.minimum(places, store.ring.size - 1)
@@ -100,7 +130,7 @@ def batch(
     mass = store.mass[places]
     weight = (mass.min() / mass) ** beta  # the number of rows and the sum cancel
     rows = {name: array[places] for name, array in store.ring.rows.items()}
-    return {**rows, **noise, "weight": weight}, places
+    return {**rows, "weight": weight}, places
 
 
 def rated(store: Store, places: Array, priority: Array, alpha: float) -> Store:

@@ -41,8 +41,8 @@ from exarl.types import Array, ArraySpec, Batch, EnvSpec, Memory, Metrics, Names
 
 
 @dataclass(frozen=True)
-class DQNConfig(OffPolicyConfig):
-    """Parameters of the deep Q-network."""
+class GreedyConfig(OffPolicyConfig):
+    """Parameters of the algorithms that take the action of the largest value, or any."""
 
     epsilon: float = param(1.0, "exploration at the start", ge=0, le=1)
     epsilon_min: float = param(0.05, "exploration at the end", ge=0, le=1)
@@ -51,6 +51,15 @@ class DQNConfig(OffPolicyConfig):
         0, "if not 0: epsilon falls linearly over N environment steps instead", ge=0
     )
     double: bool = param(True, "the online network chooses the action that the target rates")
+    nactions: int = param(
+        5, "bins per dimension when the action space is continuous", ge=2, le=10_000
+    )
+
+
+@dataclass(frozen=True)
+class DQNConfig(GreedyConfig):
+    """Parameters of the deep Q-network."""
+
     dueling: bool = param(False, "separate value and advantage outputs")
     loss: Literal["huber", "mse"] = param("huber", "loss on the temporal-difference error")
     data_generation: Literal["learner", "actor", "group"] = param(
@@ -60,9 +69,6 @@ class DQNConfig(OffPolicyConfig):
     )
     act_with: Literal["online", "target"] = param(
         "online", "which network acts; the target's slow average is the steadier policy"
-    )
-    nactions: int = param(
-        5, "bins per dimension when the action space is continuous", ge=2, le=10_000
     )
     burn_in: int = param(
         0, "with an LSTM: first steps of a block that only warm up its memory", ge=0
@@ -112,24 +118,13 @@ class DeepQ(OffPolicy[DQNConfig]):
         q_values = self._values(xp, outputs, observations)
         if rng is None:
             return q_values.argmax(-1), {}, after
-        uniform = rng.uniform(1 + (len(self.spec.choices) or 1))
-        explore = epsilon_greedy if self._plain else epsilon_greedy_among
-        return explore(xp, q_values, acting.now["epsilon"], uniform), {}, after
-
-    @property
-    def _plain(self) -> bool:
-        """Whether there is one list of actions, of which all are always allowed."""
-        return self.spec.n_actions is not None and self.spec.mask is None
+        return explored(xp, self.spec, q_values, acting.now["epsilon"], rng), {}, after
 
     def schedules(self, xp: Namespace, hyper: Hyper, steps: float | Array) -> dict[str, Array]:
-        decay = (hyper["epsilon"], hyper["epsilon_min"], hyper["epsilon_decay"])
-        return {"epsilon": epsilon_at(steps, *decay, self.config.epsilon_steps, xp=xp)}
+        return scheduled(xp, self.config, hyper, steps)
 
     def schedule_ends(self) -> tuple[ScheduleEnd, ...]:
-        cfg, decisive = self.config, ("epsilon", "epsilon_min", "epsilon_decay")
-        last = epsilon_end(cfg.epsilon, cfg.epsilon_min, cfg.epsilon_decay, cfg.epsilon_steps)
-        epsilon = ScheduleEnd("epsilon", cfg.epsilon_min, last, parameters=decisive)
-        return (*super().schedule_ends(), *[epsilon] * (last > 0))
+        return (*super().schedule_ends(), *schedules_end(self.config))
 
     def acting_params(self, params: Params, target: Params) -> dict[str, Array]:
         shown = dict(params if self.config.act_with == "online" else target)
@@ -196,6 +191,11 @@ class DeepQ(OffPolicy[DQNConfig]):
             metrics["priority"] = sizes if sizes.ndim == 1 else sizes.mean(0)
         return value, metrics
 
+    def clone_loss(self, xp: Namespace, hyper: Hyper, params: Params, batch: Batch) -> Array:
+        """The large-margin loss of the values."""
+        q_values = self.q_values(xp, params, batch["observation"])
+        return losses.large_margin(xp, q_values, batch["action"]).mean()
+
     def targets(self, xp: Namespace, params: Params, target: Params, batch: Batch) -> Array:
         """Bellman targets [N]."""
         q_t_value = self.q_values(xp, target, batch["next_observation"])  # [N, A]
@@ -227,7 +227,7 @@ class DeepQ(OffPolicy[DQNConfig]):
 
     def _mean(self, xp: Namespace, q_values: Array) -> Array:
         """The mean value of actions that are allowed."""
-        if self._plain:
+        if _plain(self.spec):
             return q_values.mean()
         allowed = is_allowed(q_values)
         return xp.where(allowed, q_values, 0).sum() / allowed.sum()
@@ -298,6 +298,35 @@ class DeepQ(OffPolicy[DQNConfig]):
         return values.reshape(*seen.shape[:2], *values.shape[1:])
 
 
+def _plain(spec: EnvSpec) -> bool:
+    """Whether there is one list of actions, of which all are always allowed."""
+    return spec.n_actions is not None and spec.mask is None
+
+
+def explored(
+    xp: Namespace, spec: EnvSpec, q_values: Array, epsilon: float | Array, rng: Noise
+) -> Array:
+    """The actions of the largest values, or with probability ``epsilon`` any that are allowed."""
+    uniform = rng.uniform(1 + (len(spec.choices) or 1))
+    explore = epsilon_greedy if _plain(spec) else epsilon_greedy_among
+    return explore(xp, q_values, epsilon, uniform)
+
+
+def scheduled(
+    xp: Namespace, config: GreedyConfig, hyper: Hyper, steps: float | Array
+) -> dict[str, Array]:
+    """The schedule of exploration, see ``Algorithm.schedules``."""
+    decay = (hyper["epsilon"], hyper["epsilon_min"], hyper["epsilon_decay"])
+    return {"epsilon": epsilon_at(steps, *decay, config.epsilon_steps, xp=xp)}
+
+
+def schedules_end(cfg: GreedyConfig) -> tuple[ScheduleEnd, ...]:
+    """Where it ends, if it does."""
+    decisive = ("epsilon", "epsilon_min", "epsilon_decay")
+    last = epsilon_end(cfg.epsilon, cfg.epsilon_min, cfg.epsilon_decay, cfg.epsilon_steps)
+    return (ScheduleEnd("epsilon", cfg.epsilon_min, last, parameters=decisive),) * (last > 0)
+
+
 def by_time(batch: Batch) -> Batch:
     """Sequences of a replay [N, T, ...] as [T, N, ...]."""
     return {
@@ -318,6 +347,8 @@ def make(spec: EnvSpec, config: DQNConfig, network: MakeNetwork) -> DeepQ:
     algorithm = DeepQ(
         spec, config, {"q": network(spec.action_size + bool(config.dueling or spec.choices))}
     )
+    if algorithm.memory and spec.agents_change:
+        raise ConfigError("agents_change needs a network without memory with DQN-v0: use an MLP")
     if algorithm.memory and config.data_generation != "learner":
         raise ConfigError("data_generation must be learner with a network that has memory")
     if config.normalize_rewards and config.data_generation != "learner":

@@ -12,13 +12,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from exarl.agents.algorithm import Algorithm, AlgorithmConfig, Hyper, Loss, TrainState, group
+from exarl.agents.algorithm import Algorithm, AlgorithmConfig, Hyper, Loss, TrainState
 from exarl.agents.compiled import cond, counted, jax, jnp, optax, optimizer, scan
 from exarl.agents.constraints import priced_batch
 from exarl.agents.device_replay import Store, batch, rated, sums_of
 from exarl.agents.normalizers import normalized_batch
 from exarl.agents.offpolicy import OffPolicyConfig
 from exarl.agents.optimizers import done_of_run, end_of, fallen
+from exarl.agents.running import moments, trained
 from exarl.types import Array, Batch, Metrics, Params
 
 WEIGHTS = "weights"
@@ -30,6 +31,7 @@ class Grads(NamedTuple):
 
     params: Params
     halt: Array | None  # the metric that may end the updates of a block
+    moments: Params  # how far running moments of networks go
 
 
 @dataclass(frozen=True)
@@ -63,12 +65,11 @@ class Engine:
         if self.algorithm.uses_replay:
             batch = self._as_learned(hyper, state, batch)
         if (halt := self.algorithm.halt(hyper)) is None:
-            params, metrics = self._all_grads(hyper, state, batch)
-            return Grads(params, None), metrics
+            return self._all_grads(hyper, state, batch)
 
         def learn() -> tuple[Grads, Metrics]:
-            params, metrics = self._all_grads(hyper, state, batch)
-            return Grads(params, jnp.asarray(metrics[halt.metric])), metrics
+            grads, metrics = self._all_grads(hyper, state, batch)
+            return grads._replace(halt=jnp.asarray(metrics[halt.metric])), metrics
 
         def skip() -> tuple[Grads, Metrics]:
             nothing = jax.tree.map(jnp.zeros_like, self.like_grads(hyper, state))
@@ -81,55 +82,64 @@ class Engine:
         """The state after one update."""
         halt = self.algorithm.halt(hyper)
         if halt is None or grads.halt is None or state.halted is None:
-            return self._moved(hyper, state, grads.params)
+            return self._moved(hyper, state, grads)
         halted = state.halted | (grads.halt > halt.limit)
 
         def stay() -> TrainState:  # counts go on, the same at every learner of a team
             return state._replace(**counted({k: getattr(state, k) for k in COUNTING}, 1))
 
-        moved = cond(halted, stay, lambda: self._moved(hyper, state, grads.params))
+        moved = cond(halted, stay, lambda: self._moved(hyper, state, grads))
         return moved._replace(halted=halted)
 
     def like_grads(self, hyper: Hyper, state: TrainState) -> Grads:
         """Arrays of the form that ``grads`` gives."""
         names = tuple(name for loss in self.algorithm.losses for name in loss.trains)
-        halts = self.algorithm.halt(hyper) is not None
-        return Grads(group(state.params, names), jnp.float32(0) if halts else None)
+        halt = None if self.algorithm.halt(hyper) is None else jnp.float32(0)
+        return Grads(trained(state.params, names), halt, moments(state.params, names))
 
-    def _all_grads(self, hyper: Hyper, state: TrainState, batch: Batch) -> tuple[Params, Metrics]:
+    def _all_grads(self, hyper: Hyper, state: TrainState, batch: Batch) -> tuple[Grads, Metrics]:
         grads: dict[str, Array] = {}
+        steps: dict[str, Array] = {}
         metrics: Metrics = {}
         for loss in self.algorithm.losses:
             own, found = self._due_grads(loss, hyper, state, batch)
-            grads, metrics = {**grads, **own}, {**metrics, **found}
-        return grads, metrics
+            grads, steps, metrics = (
+                {**grads, **own.params},
+                {**steps, **own.moments},
+                metrics | found,
+            )
+        return Grads(grads, None, steps), metrics
 
     def _due_grads(
         self, loss: Loss, hyper: Hyper, state: TrainState, batch: Batch
-    ) -> tuple[Params, Metrics]:
+    ) -> tuple[Grads, Metrics]:
         """The gradient of one loss; zeros at updates that skip it."""
-        own = group(state.params, loss.trains)
+        own, kept = trained(state.params, loss.trains), moments(state.params, loss.trains)
 
         def value(own: Params) -> tuple[Array, Metrics]:
             return loss.value(jnp, hyper, {**state.params, **own}, state, batch)
 
-        def learn() -> tuple[Params, Metrics]:
+        def learn() -> tuple[Grads, Metrics]:
             (_, metrics), grads = jax.value_and_grad(value, has_aux=True)(own)
-            return grads, metrics
+            steps = {n: jnp.asarray(metrics.pop(n)) - before for n, before in kept.items()}
+            return Grads(grads, None, steps), metrics
 
-        def skip() -> tuple[Params, Metrics]:
-            return jax.tree.map(jnp.zeros_like, own), _no_metrics([loss])
+        def skip() -> tuple[Grads, Metrics]:
+            nothing: Grads = jax.tree.map(jnp.zeros_like, Grads(own, None, kept))
+            return nothing, _no_metrics([loss])
 
         if loss.every == 1:
             return learn()
         return cond(state.updates % loss.every == 0, learn, skip)
 
-    def _moved(self, hyper: Hyper, state: TrainState, grads: Params) -> TrainState:
+    def _moved(self, hyper: Hyper, state: TrainState, found: Grads) -> TrainState:
         """All optimisers' steps, and what the algorithm does after them."""
+        grads, steps = found.params, found.moments
         delays = {loss.optimizer: loss.every for loss in self.algorithm.losses}
         delay = max(delays.values())
         optimizers, number = self._optimizers(hyper, state), state.updates
-        state = state._replace(updates=state.updates + 1)
+        followed = {**state.params, **{n: state.params[n] + step for n, step in steps.items()}}
+        state = state._replace(params=followed, updates=state.updates + 1)
         for name, every in delays.items():
             if every == 1:
                 state = self._descend(name, optimizers[name], state, grads)
@@ -159,7 +169,7 @@ class Engine:
 
     def _moved_by(self, optimizer: str, params: Params) -> dict[str, Array]:
         losses = [loss for loss in self.algorithm.losses if loss.optimizer == optimizer]
-        return group(params, tuple(name for loss in losses for name in loss.trains))
+        return trained(params, tuple(name for loss in losses for name in loss.trains))
 
     def _optimizers(
         self, hyper: Hyper, state: TrainState
@@ -271,8 +281,10 @@ class Engine:
         first: Array,
         beta: Array,
         updates: int,
+        share: int = 0,
     ) -> tuple[TrainState, Store, Metrics]:
-        """All updates of a block, from batches of ``size`` that are drawn on the device.
+        """All updates of a block, from batches of ``size`` that are drawn on the device, of which
+        ``share`` rows are prior data.
 
         Priorities are those at the block's beginning for all its updates, and are set after the last.
         """
@@ -283,11 +295,11 @@ class Engine:
             hyper,
             state,
             first + jnp.arange(updates),
-            lambda number: batch(self.algorithm.draws, size, store, sums, beta, number),
+            lambda number: batch(self.algorithm.draws, size, store, sums, beta, number, share),
         )
         priority = metrics.pop("priority", None)
         if places is not None and priority is not None:
-            priorities = jnp.ravel(priority)
+            priorities = jnp.ravel(jnp.asarray(priority)[:, share:])
             store = rated(store, places.ravel(), priorities, config.priority_scale)
         return state, store, summarised(metrics)
 

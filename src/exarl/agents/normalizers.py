@@ -9,10 +9,10 @@ import numpy as np
 
 from exarl.agents.algorithm import AlgorithmConfig, Hyper
 from exarl.agents.base import Team
-from exarl.agents.blocks import AnyBlock
+from exarl.agents.blocks import AnyBlock, present
 from exarl.errors import CheckpointError
 from exarl.learning.normalise import Moments, deviation, normalised, sums_around, with_sums
-from exarl.types import Array, Arrays, Batch, Block, EnvSpec, Namespace
+from exarl.types import ABSENT, Array, Arrays, Batch, Block, EnvSpec, Namespace
 
 NAMES = ("seen", "returns")
 
@@ -58,6 +58,9 @@ class Normalizers:
         seen, returns = moments
         rows = block.observations[:-1].reshape(-1, *self.shape)
         summed = block.recorded.get("discounted_return", rows[:0]).reshape(-1)
+        if ABSENT in block.recorded:
+            here = present(xp, block).reshape(-1)
+            rows, summed = rows[here], summed[here[: len(summed)]]
         return [sums_around(seen, rows, xp), sums_around(returns, summed, xp)]
 
     def sums_of_team(

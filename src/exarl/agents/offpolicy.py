@@ -17,10 +17,10 @@ from exarl.agents.algorithm import (
 )
 from exarl.agents.blocks import KNOWN, AnyBlock, Rewarded, steps_of
 from exarl.agents.optimizers import ScheduleEnd
-from exarl.config import param
+from exarl.config import LearnerConfig, param
 from exarl.errors import ConfigError
 from exarl.learning.returns import n_step_returns, window_rewards
-from exarl.types import Array, Batch, Namespace, Steps
+from exarl.types import ABSENT, Array, Batch, Namespace, Params, Steps
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,12 @@ class OffPolicyConfig(AlgorithmConfig):
     priority_updates: int = param(100_000, "updates until the importance weights are whole", ge=1)
     tau: float = param(0.005, "soft target update after each update; 0: periodic copy", ge=0, le=1)
     target_update_interval: int = param(500, "updates between copies when tau is 0", ge=1)
+    reset_interval: int = param(
+        0, "if not 0: after every N updates networks begin again, and the replay stays", ge=0
+    )
+    reset_networks: tuple[str, ...] = param(
+        (), 'the networks that do, as in \'["q1","q2"]\'; []: all, and the temperature'
+    )
 
 
 C_co = TypeVar("C_co", bound=OffPolicyConfig, covariant=True)
@@ -72,8 +78,7 @@ class OffPolicy(Algorithm[C_co]):
         first step on: no remainder is lost, and none needs to be kept."""
         if made < max(self.config.learning_starts, 1):
             return 0
-        updates, of = _fraction(self.config.updates_per_step)
-        return made * updates // of - (made - steps) * updates // of
+        return falls_due(self.config.updates_per_step, steps, made)
 
     def rows(self, xp: Namespace, hyper: Hyper, block: AnyBlock) -> dict[str, Array]:
         return self.transitions(xp, hyper, block)
@@ -101,8 +106,9 @@ class OffPolicy(Algorithm[C_co]):
         self, block: AnyBlock, steps: Steps, arrays: Mapping[str, Array]
     ) -> dict[str, Array]:
         """Of arrays over ``steps_of`` a block, the rows of the steps where its windows begin, and
-        which of these are ``known`` if it has a lead."""
-        known = {} if block.lead is None else {KNOWN: steps.known}
+        which of these are ``known`` if that may not be all."""
+        some = block.lead is not None or ABSENT in block.recorded
+        known = {KNOWN: steps.known} if some else {}
         return {n: flat(a[: len(block.rewards)]) for n, a in {**arrays, **known}.items()}
 
     def windows(
@@ -120,6 +126,10 @@ class OffPolicy(Algorithm[C_co]):
             return {"reward": returns, "discount": discounts}, last
         single = window_rewards(xp, rewards, last, n_step)
         return {"rewards": single, "discount": discounts}, last
+
+    def clone_loss(self, xp: Namespace, hyper: Hyper, params: Params, batch: Batch) -> Array:
+        """How unlike the actions of a batch those of the first acting network are."""
+        raise ConfigError(f"{type(self).__name__} cannot clone actions: clone must be 0")
 
     def schedule_ends(self) -> tuple[ScheduleEnd, ...]:
         cfg = self.config
@@ -147,6 +157,13 @@ class OffPolicy(Algorithm[C_co]):
         return state._replace(target=moved)
 
 
+def falls_due(rate: float, steps: int, made: int) -> int:
+    """How much of what is to be done at ``rate`` per step is due within the last ``steps`` of those
+    made."""
+    count, of = _fraction(rate)
+    return made * count // of - (made - steps) * count // of
+
+
 @cache  # it is asked for with every block, and takes longer than all other arithmetic there
 def _fraction(rate: float) -> tuple[int, int]:
     """A rate as a fraction, so that 0.1 of 10 steps is 1 whatever the number of steps before them."""
@@ -166,6 +183,35 @@ def share_of(batch_size: int, index: int, learners: int) -> int:
     """How many transitions of a batch are those of learner ``index``; the first take a remainder."""
     whole, remainder = divmod(batch_size, learners)
     return whole + (index < remainder)
+
+
+LEARNS_ALONE = "replay_device must be host with several learners (learner_procs)"
+
+
+def check_replay(config: OffPolicyConfig, run: LearnerConfig, learners: int) -> None:
+    """ConfigError if such a run cannot have this replay."""
+    if config.n_step > run.block_steps and run.model_type == "LSTM":
+        raise ConfigError(
+            f"n_step={config.n_step} needs block_steps >= n_step, not {run.block_steps}, with"
+            " an LSTM, which learns from whole blocks"
+        )
+    if learners > 1 and config.replay_device == "device":
+        raise ConfigError(LEARNS_ALONE)
+    check_devices(config, run.workflow, learners)
+    check_resets(config, run.workflow)
+    if learners > config.batch_size:
+        raise ConfigError(
+            f"batch_size={config.batch_size} cannot be shared by learner_procs={learners}:"
+            " each learner needs at least one transition of a batch"
+        )
+
+
+def check_resets(config: OffPolicyConfig, workflow: str) -> None:
+    """ConfigError if resets are asked for where there are none."""
+    if config.reset_interval and workflow == "fused":
+        raise ConfigError("reset_interval cannot be used in workflow 'fused': use another workflow")
+    if config.reset_networks and not config.reset_interval:
+        raise ConfigError("reset_networks needs a reset_interval")
 
 
 def check_devices(config: OffPolicyConfig, workflow: str, learners: int) -> None:

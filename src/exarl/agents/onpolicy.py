@@ -28,7 +28,7 @@ from exarl.agents.algorithm import (
     unroll,
 )
 from exarl.agents.base import MakeNetwork
-from exarl.agents.blocks import AnyBlock
+from exarl.agents.blocks import KNOWN, AnyBlock, present
 from exarl.agents.constraints import COSTS, Constraints
 from exarl.config import param
 from exarl.learning import distributions as dist
@@ -55,12 +55,17 @@ class OnPolicyConfig(AlgorithmConfig):
     log_std: float = param(0.0, "continuous actions: logarithm of the first standard deviation")
     max_grad_norm: float | None = param(0.5, "clip the gradient's norm; null: do not", gt=0)
     constraints: tuple[str, ...] = param(
-        (), "limits on sums over an episode of numbers in info, as in 'cost<=25'"
+        (),
+        "limits on numbers in info: on their sums over an episode, as in 'cost<=25', or their means per"
+        " step, as in 'mean(cost)<=0.1'",
     )
     constraint_rate: float = param(
-        0.02,
-        "how far a constraint's multiplier moves for each episode that is beyond by a limit",
+        0.5,
+        "how far a constraint's multiplier moves in a block whose episodes are beyond by a limit",
         gt=0,
+    )
+    constraint_damping: float = param(
+        1.0, "how much higher a multiplier is while episodes are beyond by a limit", ge=0
     )
 
 
@@ -220,10 +225,14 @@ class ActorCritic(Algorithm[C_co]):
             "ended": block.ended,
             "log_prob": block.recorded["log_prob"],
         }
+        if self.spec.agents_change:
+            made[KNOWN] = present(xp, block)
         if self.config.constraints:
             made[COSTS] = block.recorded[COSTS][:, :, 0]
         if self.memory:
             ended = block.ended
+            if self.spec.agents_change:  # an agent that comes begins an episode
+                ended = ended | ~present(xp, block)
             made["reset"] = xp.concatenate([xp.zeros_like(ended[:1]), ended[:-1]])
             made |= {f"memory/{n}": block.recorded[f"memory/{n}"][0] for n in self.memory}
         return made
@@ -253,7 +262,13 @@ class ActorCritic(Algorithm[C_co]):
         made = {"log_prob": log_prob, "value": values, "target": targets, "advantage": advantages}
         if not self.memory:
             made = {name: array.reshape(-1) for name, array in made.items()}
-        kept = ("observation", "action", "reset", *(f"memory/{name}" for name in self.memory))
+        kept = (
+            "observation",
+            "action",
+            "reset",
+            KNOWN,
+            *(f"memory/{name}" for name in self.memory),
+        )
         return {**{name: rows[name] for name in kept if name in rows}, **made}
 
     def log_prob_entropy(
@@ -318,12 +333,22 @@ class ActorCritic(Algorithm[C_co]):
         found = batch["advantage"]
         if not self.config.normalize_advantages:
             return found
-        return (found - found.mean()) / (found.std() + 1e-8)
+        if KNOWN not in batch:
+            return (found - found.mean()) / (found.std() + 1e-8)
+        centred = found - mean(found, batch)
+        return centred / (xp.sqrt(mean(centred**2, batch)) + 1e-8)
+
+
+def mean(values: Array, batch: Batch) -> Array:
+    """The mean over the steps of a batch that there were."""
+    if (known := batch.get(KNOWN)) is None:
+        return values.mean()
+    return (values * known).sum() / known.sum().clip(1)
 
 
 def value_loss(values: Array, batch: Batch) -> Array:
     """Half the mean squared error of the values."""
-    return 0.5 * ((values - batch["target"]) ** 2).mean()
+    return 0.5 * mean((values - batch["target"]) ** 2, batch)
 
 
 def total(

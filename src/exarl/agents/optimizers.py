@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -133,3 +133,23 @@ def step_size_end(
     if {"learning_rate", "learning_rate_end"} & set(swept):
         value = math.nan
     return ScheduleEnd("the step size", float(value), steps, updates)
+
+
+def ended_schedules(
+    config: OptimizerConfig,
+    others: Sequence[ScheduleEnd],
+    total_steps: int | None,
+    swept: Collection[str],
+    steps: int,
+    updates: int,
+) -> dict[str, str]:
+    """Lines for the user on the schedules, that of the step size and ``others``, which are over after
+    ``steps`` and ``updates``, by what follows them."""
+    if config.learning_rate_fraction and total_steps is None:
+        rate = f"{config.learning_rate:.3g}"
+        return {"the step size": f"the step size stays {rate}: its schedule needs total_steps"}
+    ends = [end for end in others if not {*end.parameters} & {*swept}]
+    if (own := step_size_end(config, total_steps, swept)) is not None:
+        ends.append(own)
+    over = [end for end in ends if steps >= end.steps or updates >= end.updates]
+    return {end.what: end.told(steps, total_steps) for end in over}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -13,14 +14,19 @@ from exarl.agents.algorithm import (
     Algorithm,
     AlgorithmConfig,
     Hyper,
+    TrainState,
     memory_of,
 )
+from exarl.agents.blocks import on_host
+from exarl.agents.running import check_batches
+from exarl.errors import ConfigError
 from exarl.export.policy import (
     Affine,
     ArgMax,
     ArgMaxEach,
     Layer,
     Mask,
+    Mixed,
     Normalise,
     Policy,
     Round,
@@ -33,10 +39,13 @@ from exarl.learning.exploration import Streams
 from exarl.learning.normalise import CLIP, normalised
 from exarl.networks import ParamLayout
 from exarl.networks.network import Network
-from exarl.types import Array, Arrays, ArraySpec, EnvSpec, Memory, Namespace
+from exarl.types import Array, Arrays, ArraySpec, Block, EnvSpec, Memory, Namespace
 
 if TYPE_CHECKING:
     from exarl.agents.compiled import DeviceForward
+
+LARGEST = float(np.finfo(np.float32).max)
+"""In place of a bound that is infinite."""
 
 Parts = dict[str, dict[str, Array]]
 """What acting needs, by network; see ``by_part``."""
@@ -92,9 +101,8 @@ class NetworkPolicy:
         """The greedy policy for other programs; ValueError when the network cannot be exported, or when
         ``act`` does something else than ``greedy`` and ``squashed`` of the algorithm say."""
         algorithm, spec = self._algorithm, self._algorithm.spec
-        if spec.mixed:
-            raise ValueError("actions of numbers and choices cannot be exported: use exarl.load")
-        if (name := changed(type(algorithm), "act", ("greedy", "squashed"))) is not None:
+        acts = ("greedy", "squashed", "averages")
+        if (name := changed(type(algorithm), "act", acts)) is not None:
             raise ValueError(
                 f"{name} changes act(): give it greedy and squashed, which say what is exported, or"
                 " its agent exported()"
@@ -104,7 +112,11 @@ class NetworkPolicy:
         if not hasattr(network, "exported"):
             raise ValueError(f"{type(network).__name__} has no exported()")
         *body, last = network.exported(self.parts[first])
-        head = [Affine(last.weight[:, algorithm.greedy], last.bias[algorithm.greedy])]
+        weight, bias = last.weight[:, algorithm.greedy], last.bias[algorithm.greedy]
+        if (each := algorithm.averages) > 1:
+            weight = weight.reshape(len(weight), -1, each).mean(-1)
+            bias = bias.reshape(-1, each).mean(-1)
+        head = [Affine(weight, bias)]
         norm = {name: np.asarray(array) for name, array in self.parts["norm"].items()}
         seen = [Normalise(norm["mean"].ravel(), norm["std"].ravel(), CLIP)] if norm else []
         size, inputs = int(np.prod(spec.action.shape)), int(np.prod(spec.observation.shape))
@@ -113,6 +125,8 @@ class NetworkPolicy:
         self._compare(Policy(layers, inputs, spec.action_size), norm)
         if spec.n_actions is not None:
             return Policy((*layers, ArgMax()), inputs, 1)
+        if spec.mixed:
+            return Policy((*layers, _mixed(spec)), inputs, size)
         if spec.choices:
             return Policy((*layers, ArgMaxEach(np.array(spec.choices))), inputs, size)
         low, high = np.array(spec.action_low), np.array(spec.action_high)
@@ -131,17 +145,44 @@ class NetworkPolicy:
         )
         rows = seen.reshape(len(seen), 1, -1)  # to a recurrent policy several are one episode
         outputs = np.concatenate([evaluate(policy, row) for row in rows])
-        if not algorithm.spec.discrete:
+        spec = algorithm.spec
+        if spec.mixed:
+            numbers, outputs = np.split(outputs, [spec.numbers], 1)
+            alike = np.allclose(actions[:, : spec.numbers], numbers, rtol=1e-3, atol=1e-3)
+            alike &= _as_good(outputs, actions[:, spec.numbers :].astype(int), spec)
+        elif not spec.discrete:
             alike = np.allclose(actions.reshape(outputs.shape), outputs, rtol=1e-3, atol=1e-3)
-        else:  # of actions that are rated alike, rounding decides
-            rated = among(np, outputs, None, algorithm.spec.choices)
-            chosen = np.take_along_axis(rated, actions[..., None], -1)[..., 0]
-            alike = np.allclose(chosen, rated.max(-1), rtol=1e-3, atol=1e-4)
+        else:
+            alike = _as_good(outputs, actions, spec)
         if not alike:
             raise ValueError(
                 f"act() of {type(algorithm).__name__} does not do what its greedy, its squashed and"
                 " the exported() of its network say"
             )
+
+
+def _as_good(outputs: np.ndarray, actions: np.ndarray, spec: EnvSpec) -> bool:
+    """Whether no choice is rated higher; of those that are rated alike, rounding decides."""
+    rated = among(np, outputs, None, spec.choices)
+    chosen = np.take_along_axis(rated, actions[..., None], -1)[..., 0]
+    return np.allclose(chosen, rated.max(-1), rtol=1e-3, atol=1e-4)
+
+
+def _mixed(spec: EnvSpec) -> Mixed:
+    """Numbers in the bounds of the space, those that have none as they are, and indices."""
+    low, high = np.array(spec.action_low), np.array(spec.action_high)
+    bounded = np.isfinite(low) & np.isfinite(high)
+    low, high = (np.clip(end, -LARGEST, LARGEST) for end in (low, high))
+    counts = np.array(spec.choices)
+    return Mixed(
+        shift=np.where(bounded, (low + high) / 2, 0),
+        scale=np.where(bounded, (high - low) / 2, 1),
+        low=low,
+        high=high,
+        whole=np.full(len(low), float(spec.whole_actions)),
+        counts=counts,
+        first=np.zeros(len(counts)),
+    )
 
 
 def _masks(spec: EnvSpec) -> list[Mask]:
@@ -183,6 +224,16 @@ def recalled(algorithm: Algorithm[AlgorithmConfig]) -> Mapping[str, object]:
     return memory_of(algorithm.networks[algorithm.acts_with[0]])
 
 
+def check_networks(agent: str, algorithm: Algorithm[AlgorithmConfig]) -> None:
+    """ConfigError when the networks are not of a kind that the algorithm can learn with."""
+    if recalled(algorithm) and not algorithm.recurrent:
+        raise ConfigError(f"{agent} cannot learn with a network that has memory: use an MLP")
+    dropping = any(getattr(network, "dropout", 0) for network in algorithm.networks.values())
+    if dropping and not algorithm.drops_out:
+        raise ConfigError(f"{agent} does not learn with dropout: set dropout 0")
+    check_batches(agent, algorithm)
+
+
 def by_part(acts_with: tuple[str, ...], arrays: Mapping[str, Array]) -> Parts:
     """Flat names by the network they belong to; "" has those that belong to none, "norm" and "now"
     the normalisers and the schedules."""
@@ -199,6 +250,23 @@ def by_part(acts_with: tuple[str, ...], arrays: Mapping[str, Array]) -> Parts:
 def acting_with(xp: Namespace, run: partial[tuple[Array, Memory]], parts: Parts) -> Acting:
     """What an algorithm's ``act`` needs: ``run`` has the networks' parameters already."""
     return Acting(run, parts["now"], parts[""], partial(normalize, xp, parts["norm"]))
+
+
+def acting_in_training(
+    xp: Namespace,
+    algorithm: Algorithm[AlgorithmConfig],
+    hyper: Hyper,
+    state: TrainState,
+    steps: float | Array,
+) -> Acting:
+    """What ``act`` needs of a state in the midst of training, after ``steps`` environment steps."""
+    now = algorithm.schedules(xp, hyper, steps)
+    norm = {f"norm/{name}": state.norm[name] for name in ("mean", "std") if name in state.norm}
+    shown = algorithm.acting_params(state.params, state.target)
+    arrays = {**shown, **norm, **{f"now/{name}": value for name, value in now.items()}}
+    parts = by_part(algorithm.acts_with, arrays)
+    run = partial(forward, algorithm.networks, bool(recalled(algorithm)), xp, parts)
+    return acting_with(xp, run, parts)
 
 
 def normalize(xp: Namespace, norm: Mapping[str, Array], observations: Array) -> Array:
@@ -224,3 +292,17 @@ def forward(
         return network.apply(xp, params, observations), {}
     outputs, after = network.step(xp, params, observations, memory or {})
     return outputs, {name: after[name] for name in memory_of(network)}
+
+
+def with_generated(
+    algorithm: Algorithm[AlgorithmConfig],
+    hyper: Hyper,
+    block: Block,
+    generate: Callable[[Arrays], Arrays],
+) -> Block:
+    """The block, and recorded in it what the algorithm has actors compute of its rows."""
+    if not algorithm.generated:
+        return block
+    made = generate(on_host(algorithm.generate_from(np, hyper, block)))
+    added = {name: a.reshape(*block.rewards.shape, *a.shape[1:]) for name, a in made.items()}
+    return dataclasses.replace(block, recorded={**block.recorded, **added})

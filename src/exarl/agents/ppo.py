@@ -13,10 +13,12 @@ from exarl.agents.onpolicy import (
     ON_POLICY_DEFAULTS,
     ActorCritic,
     OnPolicyConfig,
+    mean,
     networks_for,
     total,
     value_loss,
 )
+from exarl.agents.passes import minibatches_of, parts_of
 from exarl.config import param
 from exarl.errors import ConfigError
 from exarl.types import Array, Batch, EnvSpec, Metrics, Namespace, Params
@@ -74,14 +76,14 @@ class ProximalPolicy(ActorCritic[PPOConfig]):
         log_ratio, clip = log_prob - batch["log_prob"], hyper["clip"]
         ratio, advantages = xp.exp(log_ratio), self.advantages(xp, batch)
         clipped = xp.clip(ratio, 1 - clip, 1 + clip)
-        policy_loss = -xp.minimum(ratio * advantages, clipped * advantages).mean()
+        policy_loss = -mean(xp.minimum(ratio * advantages, clipped * advantages), batch)
         if (limit := hyper.get("value_clip")) is not None:
             values = batch["value"] + xp.clip(values - batch["value"], -limit, limit)
-        loss, terms = total(hyper, policy_loss, value_loss(values, batch), entropy.mean())
+        loss, terms = total(hyper, policy_loss, value_loss(values, batch), mean(entropy, batch))
         return loss, {
             **terms,
-            "kl": (ratio - 1 - log_ratio).mean(),
-            "clip_fraction": (xp.abs(ratio - 1) > clip).mean(),
+            "kl": mean(ratio - 1 - log_ratio, batch),
+            "clip_fraction": mean(xp.abs(ratio - 1) > clip, batch),
         }
 
     def halt(self, hyper: Hyper) -> EarlyStop | None:
@@ -93,9 +95,8 @@ class ProximalPolicy(ActorCritic[PPOConfig]):
 
     def _minibatches(self, steps: int) -> int:
         """Those of a pass over a block of ``steps`` steps."""
-        if self.config.minibatches is not None:
-            return self.config.minibatches
-        return 1 if self.memory else max(1, round(steps / MINIBATCH))
+        size = steps if self.memory else MINIBATCH
+        return minibatches_of(steps, self.config.minibatches, size)
 
     def passes(self, rows: Batch) -> tuple[int, int]:
         """ConfigError when a block has fewer rows than there are minibatches."""
@@ -109,11 +110,7 @@ class ProximalPolicy(ActorCritic[PPOConfig]):
         return self.config.epochs, count
 
     def split(self, orders: Array, updates: int) -> Array:
-        """A remainder waits for the next pass."""
-        passes, count = orders.shape
-        parts = updates // passes
-        size = count // parts
-        return orders[:, : size * parts].reshape(-1, size)
+        return parts_of(orders, updates)
 
     def prepare(self, xp: Namespace, hyper: Hyper, state: TrainState, batch: Batch) -> Batch:
         rows = {name: array for name, array in batch.items() if name != "index"}

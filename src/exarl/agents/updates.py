@@ -143,12 +143,12 @@ def averaged_states(
             floats, restore = ravel(_floats(state))
             mean = team.average(np.asarray(floats), 0.0 if data is None else weight)
             state = _with_floats(state, restore(jnp.asarray(mean)))
-        return resumed(state), _joined(made) if made else {}
+        return resumed(state), joined(made) if made else {}
 
     return run
 
 
-def _joined(made: Sequence[Metrics]) -> Metrics:
+def joined(made: Sequence[Metrics]) -> Metrics:
     """Of several stretches of updates: means of the means, the stacked ones end to end."""
     return {
         name: jnp.nanmean(jnp.stack([m[name] for m in made]))

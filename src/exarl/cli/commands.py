@@ -60,6 +60,11 @@ COMMANDS: dict[str, Command] = {
         on_ranks=True,
         help="sweep_help",
     ),
+    "baseline": Command(
+        "what plain methods reach for a budget",
+        "exarl baseline --env E --method cma-es --budget N",
+        "baseline:baseline",
+    ),
     "evaluate": Command(
         "evaluate policies of runs and others",
         "exarl evaluate RUN [--episodes 20] [--video F.gif]",
@@ -86,14 +91,19 @@ COMMANDS: dict[str, Command] = {
         "exarl dashboard [FOLDER] [--port N]",
         "dashboard:dashboard",
     ),
+    "data": Command(
+        "show, convert, import recorded episodes",
+        "exarl data RUN|PATH [--to csv episodes.csv]",
+        "data:data",
+    ),
     "export": Command(
         "write a policy for other programs",
         "exarl export RUN --format npz|onnx|c",
         "export:export",
     ),
     "surrogate": Command(
-        "train a surrogate of the Booster",
-        "exarl surrogate --data BOOSTR.csv --out FILE.npz",
+        "learn an environment from data",
+        "exarl surrogate RUN... --out FOLDER",
         "surrogate:surrogate",
     ),
     "list": Command(
@@ -129,6 +139,11 @@ COMMANDS: dict[str, Command] = {
         "exarl serve-env CartPole-v1 [--bind tcp://...]",
         "serve:serve_env",
         on_ranks=True,
+    ),
+    "relay": Command(
+        "connect a program in C to EXARL",
+        "exarl relay --to HOST:PORT -- ./reactor",
+        "relay:relay",
     ),
     "include": Command(
         "what compilers need for the C header",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,13 @@ import numpy as np
 
 from exarl.acting.evaluation import Played
 from exarl.cli import words as line
-from exarl.cli.targets import check_target
+from exarl.cli.film import check_video, record, write_video
 from exarl.comm.channel import launched_ranks, launched_world
-from exarl.envs.pictures import check_pictures, picture
-from exarl.errors import ConfigError, install
+from exarl.envs.pictures import check_pictures
+from exarl.errors import ConfigError
 from exarl.records.directory import RunDirectory
 from exarl.run.configure import configure, configure_again
+from exarl.run.episode_log import EpisodeLog
 from exarl.run.evaluation import Contestant, EvaluationResult, Spectator, compare, source_of
 
 HELP = """\
@@ -36,12 +38,12 @@ spread of the rewards. Several policies play the same episodes of the first run'
   --checkpoint STEP   step of the checkpoint to play (default: the newest intact one)
   --best              play the policy with the best evaluation during training (eval_interval)
   --procs N           share the episodes out over N MPI ranks, in groups of process_per_env
-  --video FILE        record the first episode as .gif, or as .mp4 with the extra 'exarl[video]'
+  --video FILE        record the first episode, with step and return below the picture, as .gif, or as
+                      .mp4 with the extra 'exarl[video]'
+  --record OUT        keep the episodes of the policy as a Minari dataset (a new folder), .npz or .csv
   --trust             allow code named by a run that you did not make here (docs/runs.md)
   --key value         a parameter of the environment, or one of the run such as n_steps
 """
-FRAMES_PER_SECOND = 30
-MAX_FRAMES = 1500
 
 
 def evaluate(words: list[str]) -> int:
@@ -50,7 +52,7 @@ def evaluate(words: list[str]) -> int:
     count, procs = line.take_count(words, "episodes", 10), line.take_count(words, "procs")
     step = line.take_count(words, "checkpoint")
     best, trust = line.take_flag(words, "best"), line.take_flag(words, "trust")
-    video = line.take(words, "video")
+    video, record_to = line.take(words, "video"), line.take(words, "record")
     if not policies:
         raise ConfigError("which policy? a run directory, or --agent MODULE:NAME with --env ID")
     if procs is not None and procs > 1 and launched_ranks() is None:
@@ -59,12 +61,15 @@ def evaluate(words: list[str]) -> int:
         line.take(given, "procs")
         return launch(procs, ["evaluate", *given])
     check_video(video)
+    log = EpisodeLog(record_to) if record_to else None
+    if log is not None and len(policies) > 1:
+        raise ConfigError("--record keeps the episodes of one policy")
     if video:
         check_pictures(env_of(policies, words, trust))
         os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # a video needs no screen
     frames: list[np.ndarray] = []
     options: dict[str, Any] = {"render_mode": "rgb_array"} if video else {}
-    film = (lambda env: record(env, frames)) if video else None
+    film = partial(record, frames) if video else None
     results = compare(
         policies,
         {},
@@ -74,10 +79,13 @@ def evaluate(words: list[str]) -> int:
         checkpoint=step,
         comm=launched_world(),
         trust=trust,
-        spectator=Spectator(show, film),
+        spectator=Spectator(show, film) if log is None else log.watching(show, film),
         **options,
     )
     sys.stdout.write(table(results))
+    if log is not None and results:
+        kept = log.write()
+        sys.stdout.write(f"recorded {record_to} ({len(kept)} episodes, {kept.steps:,} steps)\n")
     if video and results:
         write_video(Path(video), frames)
         sys.stdout.write(f"video {video} ({len(frames)} frames)\n")
@@ -123,53 +131,3 @@ def table(results: list[EvaluationResult]) -> str:
         values = (f"{result.info.get(column, math.nan):14.6g}" for result in results)
         text += f"{column:28}{''.join(values)}\n"
     return text
-
-
-def check_video(video: str | None) -> None:
-    """ConfigError if the video cannot be written; checked before anything is played."""
-    if video is None:
-        return
-    if Path(video).suffix.lower() not in (".gif", ".mp4"):
-        raise ConfigError(f"--video takes a .gif or an .mp4 file, not '{video}'")
-    check_target(Path(video))
-    if video.lower().endswith(".mp4"):
-        try:
-            import imageio_ffmpeg  # noqa: F401
-        except ImportError as error:
-            raise ConfigError(f"an .mp4 needs {install('video')}; a .gif does not") from error
-
-
-def record(env: Any, frames: list[np.ndarray]) -> None:
-    """Append the environment's picture to ``frames``, up to a limit."""
-    if len(frames) < MAX_FRAMES:
-        frames.append(picture(env))
-
-
-def write_video(path: Path, frames: list[np.ndarray]) -> None:
-    if path.suffix.lower() == ".gif":
-        from PIL import Image
-
-        pictures = [Image.fromarray(frame) for frame in frames]
-        pictures[0].save(
-            path,
-            save_all=True,
-            append_images=pictures[1:],
-            duration=1000 // FRAMES_PER_SECOND,
-            loop=0,
-            optimize=False,
-        )
-        return
-    import imageio_ffmpeg
-
-    height, width = frames[0].shape[:2]
-    writer = imageio_ffmpeg.write_frames(
-        str(path),
-        (width, height),
-        fps=FRAMES_PER_SECOND,
-        macro_block_size=2,
-        ffmpeg_log_level="error",
-    )
-    writer.send(None)
-    for frame in frames:
-        writer.send(np.ascontiguousarray(frame))
-    writer.close()

@@ -12,7 +12,7 @@ from exarl.errors import ConfigError
 from exarl.records.directory import expand
 
 HELP = """\
-usage: exarl report RUN... [--out FILE] [--group-by KEY] [--x steps|time|updates]
+usage: exarl report RUN... [--out FILE] [--group-by KEY] [--x AXIS]
 
 Writes one HTML page about runs: learning curves with bands over seeds, evaluations, losses, throughput,
 use of time, policy lag, failures, and the differences between their configurations. The page is one
@@ -22,7 +22,7 @@ file and needs no network connection.
   --out FILE      output file (default: report.html in the run's directory; for several runs, here)
   --group-by KEY  group runs by the value of this parameter
                   (default: runs that differ only in their seed are one group)
-  --x AXIS        the axis shown first: steps (default), time or updates
+  --x AXIS        the axis shown first: steps (default), time, updates, simulations or core_hours
 """
 
 
@@ -31,7 +31,7 @@ def report(words: list[str]) -> int:
     key = line.take(words, "group_by")
     axis = line.take(words, "x") or "steps"
 
-    from exarl.report.figures import AXES
+    from exarl.display.curve import AXES
     from exarl.report.groups import make_groups
     from exarl.report.page import plotly_script, write_page
     from exarl.report.read import find_runs, read_run

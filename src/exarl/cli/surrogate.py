@@ -1,172 +1,122 @@
-"""``exarl surrogate``: train a surrogate of the Booster on the BOOSTR recording."""
+"""``exarl surrogate``: learn an environment from recorded episodes."""
 
 from __future__ import annotations
 
-import math
+import json
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from exarl.cli import booster
 from exarl.cli import words as line
-from exarl.cli.targets import check_target
+from exarl.cli.booster import hidden_of
+from exarl.data import read
+from exarl.envs.surrogate import save_surrogate
 from exarl.errors import ConfigError, StorageError
-from exarl.networks.mlp import MLP, MLPConfig
 from exarl.records.directory import expand, reason
-from exarl.records.replacing import replacing
-from exarl.science.booster.data import ROWS, Recording, read_recording
-from exarl.science.booster.kernel import VARIABLES
-from exarl.science.booster.surrogate import Dense, Flatten, Surrogate, save_surrogate, scaled
-from exarl.types import ArraySpec
+from exarl.report.surrogate import draw
+from exarl.run.surrogate import Fitting, HorizonErrors, learn
 
 HELP = f"""\
-usage: exarl surrogate --data BOOSTR.csv --out FILE.npz [--option value ...]
+usage: exarl surrogate DATA... --out FOLDER [--option value ...]
 
-Trains a network that predicts the next sample of the Booster's regulation from the previous ones, and
-writes it to a file for the parameter 'surrogate' of ExaBoosterDiscrete-v0 and ExaBooster-v0.
+Learns a model of an environment from recorded episodes and writes it to FOLDER, as an environment:
+exarl train --env ExaSurrogate-v0 --path FOLDER. DATA are runs that were trained with --record, or other
+datasets (exarl data --help).
 
-  --data FILE          the recording: a csv with the columns of BOOSTR
-  --out FILE.npz       output file
-  --rows N             rows of the recording to use (default {ROWS})
-  --look_back N        previous samples that a prediction uses (default 150)
-  --hidden N,N         units of each hidden layer (default 128,128)
-  --epochs N           passes over the first 70% of the rows (default 10); the rest is the test set
-  --learning_rate X    initial step size of Adam, decreasing to 0 (default 0.001)
-  --seed N             seed of the initial weights and of the order of samples (default 1)
-  --force              replace FILE if it exists
-"""
-OUTPUTS, BATCH, TESTED = 3, 128, 5000
-"""Predicted channels (B:VIMIN, B:IMINER, B:LINFRQ), windows per update, windows of the test."""
+  --out FOLDER         output: model.safetensors, surrogate.json, error.json and error.png
+  --horizon N          steps over which errors are measured (default 50)
+  --members N          networks (default {Fitting.members})
+  --elites N           of these, the best are kept (default {Fitting.elites})
+  --hidden N,N         units of each hidden layer (default 200,200)
+  --updates N          updates of the networks (default {Fitting.updates})
+  --batch_size N       steps in an update (default {Fitting.batch_size})
+  --learning_rate X    step size of Adam (default {Fitting.learning_rate})
+  --seed N             seed of the initial weights and of the order of steps (default 1)
+  --force              replace the files in FOLDER if there are any
 
-
-@dataclass(frozen=True)
-class Errors:
-    """Mean square errors in scaled units on the test set."""
-
-    network: float
-    persistence: float  # of the prediction that nothing changes
+{booster.HELP.replace("usage: ", "or, for the Booster: ", 1)}"""
 
 
 def surrogate(words: list[str]) -> int:
-    data, out = line.take(words, "data"), line.take(words, "out")
-    rows = line.take_count(words, "rows", ROWS)
-    counts = {name: line.take_count(words, name, n) for name, n in _COUNTS.items()}
-    hidden, rate = _hidden(line.take(words, "hidden")), _rate(line.take(words, "learning_rate"))
+    if not words or words[0].startswith("--"):
+        return booster.surrogate(words)
+    data = []
+    while words and not words[0].startswith("--"):
+        data.append(words.pop(0))
+    out, horizon = line.take(words, "out"), line.take_count(words, "horizon", 50)
+    how = Fitting(
+        line.take_count(words, "members", Fitting.members),
+        line.take_count(words, "elites", Fitting.elites),
+        hidden_of(line.take(words, "hidden"), Fitting.hidden),
+        line.take_count(words, "updates", Fitting.updates),
+        line.take_count(words, "batch_size", Fitting.batch_size),
+        booster.rate_of(line.take(words, "learning_rate"), Fitting.learning_rate),
+        line.take_count(words, "seed", Fitting.seed, least=0),
+    )
     force = line.take_flag(words, "force")
     line.nothing_left(words)
-    if not data or not out or Path(out).suffix != ".npz":
-        raise ConfigError("--data FILE.csv and --out FILE.npz are required")
-    path = expand(out)
-    check_target(path, force)
+    if how.elites > how.members:
+        raise ConfigError(f"elites={how.elites} are more than members={how.members}")
+    if not out:
+        raise ConfigError("--out FOLDER is required")
+    folder = new_folder(out, force)
+    datasets = [read(path) for path in data]
+    first = datasets[0]
+    episodes = [episode for dataset in datasets for episode in dataset]
+    for other in datasets[1:]:
+        if (other.observation, other.action) != (first.observation, first.action):
+            raise ConfigError(f"{other.path} has other spaces than {first.path}")
+    if first.observation is None or first.action is None:
+        raise ConfigError(f"{first.path} does not say which spaces its environment has")
+    env_id = first.env_id or "unknown"
+    made, errors = learn(episodes, first.observation, first.action, env_id, how, horizon)
+    about = {"data": [str(d.path) for d in datasets], "episodes": len(episodes), "seed": how.seed}
     try:
-        recording = read_recording(data, rows)
-        made, errors = fit(recording, hidden=hidden, learning_rate=rate, **counts)
-    except ValueError as error:
-        raise ConfigError(str(error)) from error
-    write(made, path)
-    sys.stdout.write(
-        f"{path}: {made.weights:,} weights, mean square error {errors.network:.3g} on the test"
-        f" set ({errors.persistence:.3g} for the prediction that nothing changes)\n"
-    )
+        folder.mkdir(exist_ok=True)
+        save_surrogate(made, folder, about)
+        (folder / "error.json").write_text(json.dumps(as_json(errors), indent=2) + "\n")
+        draw(errors, f"surrogate of {env_id}, {made.steps:,} steps", folder / "error.png")
+    except OSError as error:
+        raise StorageError(f"cannot write {folder}: {reason(error)}") from error
+    sys.stdout.write(told(folder, errors))
     return 0
 
 
-def fit(
-    recording: Recording,
-    look_back: int,
-    hidden: tuple[int, ...],
-    epochs: int,
-    learning_rate: float,
-    seed: int,
-) -> tuple[Surrogate, Errors]:
-    """A network trained on the first 70% of the rows, and how it does on the rest."""
-    from exarl.agents import compiled
+def new_folder(out: str, force: bool) -> Path:
+    """The folder to write to; ConfigError if it cannot be written, or has files and not ``force``."""
+    folder = expand(out)
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(f"cannot write {folder}: it is not a folder")
+    if not folder.parent.is_dir():
+        raise ConfigError(f"cannot write {folder}: there is no folder {folder.parent}")
+    if folder.exists() and any(folder.iterdir()) and not force:
+        raise ConfigError(f"{folder} already exists; --force replaces its files")
+    return folder
 
-    rows = recording.samples.shape[1]
-    trained = int(0.7 * rows)
-    updates = (trained - look_back) // BATCH
-    if updates < 1 or rows - trained <= look_back:
-        raise ValueError(f"{rows} rows are too few to look back by {look_back} samples")
-    seen = recording.samples[:, :trained]
-    low, high = seen.min(1), seen.max(1)
-    range = np.stack([low, np.where(high > low, high, low + 1)])
-    table = scaled(recording.samples, range).astype(np.float32)
-    network = MLP(
-        MLPConfig(hidden=hidden, activation="tanh"),
-        ArraySpec((len(VARIABLES), look_back), "float32"),
-        OUTPUTS,
+
+def as_json(errors: HorizonErrors) -> dict[str, Any]:
+    return {
+        "steps": errors.horizons.tolist(),
+        "model": [round(float(e), 6) for e in errors.model],
+        "persistence": [round(float(e), 6) for e in errors.persistence],
+        "episodes": errors.episodes,
+    }
+
+
+def told(folder: Path, errors: HorizonErrors) -> str:
+    """The result for the user: errors after some steps, and how far the model is to be trusted."""
+    shown = [n for n in (1, 2, 5, 10, 20, 50, 100, 200, 500) if n <= errors.horizons[-1]]
+    rows = "".join(
+        f"  {n:>5}  {errors.model[n - 1]:>8.3g}  {errors.persistence[n - 1]:>11.3g}\n"
+        for n in shown
     )
-    rng = np.random.default_rng(seed)
-    falling = compiled.optax.linear_schedule(learning_rate, 0.0, epochs * updates)
-    optimiser = compiled.optimizer("adam", falling, 1.0)
-
-    def step(state: tuple[Any, Any], starts: Any) -> tuple[tuple[Any, Any], None]:
-        inputs, targets = windows(placed, starts, look_back)
-
-        def loss(params: Any) -> Any:
-            error = network.apply(jax.numpy, params, inputs) - targets
-            return (error**2).mean()
-
-        params, opt = state
-        moves, opt = optimiser.update(jax.grad(loss)(params), opt, params)
-        return (compiled.optax.apply_updates(params, moves), opt), None
-
-    jax = compiled.jax
-    placed = jax.numpy.asarray(table)
-    run = jax.jit(lambda state, starts: jax.lax.scan(step, state, starts)[0], donate_argnums=0)
-    params = compiled.to_device(network.init(rng))
-    state = (params, optimiser.init(params))
-    for _ in np.arange(epochs):
-        starts = rng.permutation(trained - look_back)[: updates * BATCH].reshape(updates, BATCH)
-        state = run(state, starts)
-    learnt = {name: np.asarray(array) for name, array in state[0].items()}
-    held = trained + rng.integers(0, rows - trained - look_back, TESTED)
-    inputs, targets = windows(table, held, look_back)
-    errors = Errors(
-        float(((network.apply(np, learnt, inputs) - targets) ** 2).mean()),
-        float(((inputs[:, :OUTPUTS, -1] - targets) ** 2).mean()),
+    count = errors.episodes
+    trusted = f"better than persistence for the first {errors.trusted} steps"
+    if not errors.trusted:
+        trusted = "worse than persistence: more data are needed, or the state is not observed"
+    return (
+        f"error in standard deviations, on {count} episode{'s' * (count > 1)} not learned from:\n"
+        f"  steps     model  persistence\n{rows}{trusted}\n"
+        f"{folder}: train in it with --env ExaSurrogate-v0 --path {folder}\n"
     )
-    return Surrogate(_layers(learnt, len(hidden)), look_back, range), errors
-
-
-def windows(table: Any, starts: Any, look_back: int) -> tuple[Any, Any]:
-    """Samples [N, variables, look_back] beginning at each start, and the next outputs [N, outputs]."""
-    inputs = table[:, starts[:, None] + np.arange(look_back)].swapaxes(0, 1)
-    return inputs, table[:OUTPUTS, starts + look_back].T
-
-
-def write(made: Surrogate, path: Path) -> None:
-    """Write the file whole, or leave it as it was; StorageError in one line."""
-    try:
-        with replacing(path) as aside:
-            save_surrogate(made, aside)
-    except OSError as error:
-        raise StorageError(f"cannot write {path}: {reason(error)}") from error
-
-
-_COUNTS = {"look_back": 150, "epochs": 10, "seed": 1}
-
-
-def _layers(params: dict[str, np.ndarray], hidden: int) -> tuple[Flatten | Dense, ...]:
-    kinds = ["tanh"] * hidden + ["linear"]
-    dense = [Dense(kind, params[f"{n}/w"], params[f"{n}/b"]) for n, kind in enumerate(kinds)]
-    return (Flatten(), *dense)
-
-
-def _hidden(text: str | None) -> tuple[int, ...]:
-    parts = (text or "128,128").strip("[]()").split(",")
-    if not all(part.strip().isdigit() and 0 < int(part) < 65536 for part in parts):
-        raise ConfigError(f"hidden is a list of whole numbers, not '{text}' (command line)")
-    return tuple(int(part) for part in parts)
-
-
-def _rate(text: str | None) -> float:
-    try:
-        rate = float(text or 0.001)
-    except ValueError:
-        rate = math.nan
-    if not 0 < rate < 1:
-        raise ConfigError(f"learning_rate is between 0 and 1, not '{text}' (command line)")
-    return rate

@@ -122,6 +122,7 @@ class BlockCodec:
         return [self._checked(blocks[number]) for number in sorted(blocks)]
 
     def _checked(self, named: Arrays) -> Block:
+        named = {"simulations": np.array(0), **named}  # blocks of older checkpoints have none
         steps, width = named["rewards"].shape
         if self.lead_steps and "lead/known" not in named:  # written before blocks had a lead
             lead = unknown_steps(self.spec, self.lead_steps, width)

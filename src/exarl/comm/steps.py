@@ -51,7 +51,8 @@ class StepCodec:
         self._width = width
         one = math.prod(spec.observation.shape) * np.dtype(spec.observation.dtype).itemsize
         self._costs = costs
-        sizes = (one * width, 4 * width, width, width, 8 * costs * width)
+        changing = width if spec.agents_change else 0
+        sizes = (one * width, 4 * width, width, width, 8 * costs * width, changing)
         self._edges = [_ROW + sum(sizes[:i]) for i in range(len(sizes) + 1)]
         self._one = one
         self._none_failed = np.zeros((0, 1 + len(FAILURES)), np.int64)
@@ -127,7 +128,7 @@ class StepCodec:
         return StepReport(*origin, seconds, self._row(payload), ends, cuts, failures, payload[at:])
 
     def _row(self, sheet: np.ndarray) -> Row:
-        a, b, c, d, e, f = self._edges
+        a, b, c, d, e, f, g = self._edges
         seen = sheet[a:b].view(self._observation.dtype)
         return Row(
             seen.reshape(self._width, *self._observation.shape),
@@ -135,4 +136,5 @@ class StepCodec:
             sheet[c:d].view(bool),
             sheet[d:e].view(bool),
             sheet[e:f].view(np.float32).reshape(self._width, 2, self._costs),
+            sheet[f:g].view(bool),
         )

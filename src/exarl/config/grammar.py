@@ -54,6 +54,17 @@ def read_condition(text: str, key: str) -> Condition:
     return Condition(found["name"], found["sign"].startswith("<"), limit)
 
 
+def read_policies(texts: Iterable[str]) -> dict[str, str]:
+    """The patterns of agents' names by the name of their policy; ConfigError where one is none."""
+    found: dict[str, str] = {}
+    for text in texts:
+        name, _, pattern = (part.strip() for part in text.partition("="))
+        if not re.fullmatch(r"[A-Za-z]\w*", name) or not pattern or name in found:
+            raise ConfigError(f"policies: '{text}' is no NAME=AGENTS with a name of its own")
+        found[name] = pattern
+    return found
+
+
 def read_values(text: str, name: str) -> Span | list[str]:
     """The range or the listed values in ``text``; ConfigError for a range with an unknown ending."""
     parts = text.split(":")

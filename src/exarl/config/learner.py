@@ -10,20 +10,31 @@ from exarl.config.schema import param
 from exarl.errors import ConfigError
 
 LEVELS = ("debug", "info", "warning", "error")
-STOPS = ("total_steps", "n_episodes", "wall_time", "target_reward")
+STOPS = ("total_steps", "n_episodes", "updates", "wall_time", "core_hours", "target_reward")
 """The parameters that end a run."""
 
 GROUPS: dict[str, tuple[str, ...]] = {
-    "what to train": ("agent", "env", "workflow", "model_type", "seed"),
+    "what to train": (
+        *("agent", "env", "workflow", "model_type", "seed"),
+        *("start_from", "start_parts", "start_best"),
+    ),
     "when to stop (the first that is reached)": (*STOPS, "stop_when", "reward_window"),
+    "experience from before": ("prior_data", "prior_part", "clone"),
     "evaluation during training": ("eval_interval", "eval_episodes"),
     "the environment": (
-        *("n_steps", "weights", "frame_stack", "drop_observations"),
+        *("n_steps", "weights", "preferences", "frame_stack", "drop_observations"),
+        *("policies", "agents_change", "common_reward"),
+        *("residual", "residual_scale", "residual_observes"),
         *("action_type", "env_failure", "max_env_failures"),
         *("env_isolation", "step_timeout", "reset_timeout"),
     ),
-    "ranks and blocks": ("envs_per_actor", "block_steps", "learner_procs", "process_per_env"),
-    "files": ("output_dir", "run_dir", "checkpoint_interval", "keep_checkpoints"),
+    "ranks and blocks": (
+        *("envs_per_actor", "block_steps", "learner_procs", "process_per_env", "cores_per_env"),
+    ),
+    "files": (
+        *("output_dir", "run_dir", "checkpoint_interval", "keep_checkpoints"),
+        *("curve_x", "record", "record_limit"),
+    ),
     "logging": (
         *("log_info", "log_level", "log_to", "log_online", "log_project", "watchdog", "profile"),
     ),
@@ -40,9 +51,27 @@ class LearnerConfig:
     workflow: str = param("sync", "how experience reaches the learner; see 'exarl list workflows'")
     model_type: str = param("MLP", "network of the agent; see 'exarl list models'")
 
-    total_steps: int | None = param(None, "stop after this number of environment steps", ge=1)
+    start_from: str | None = param(
+        None, "begin with the policy of this run, of its newest checkpoint (same agent and network)"
+    )
+    start_parts: tuple[Literal["policy", "critics", "normalizers", "replay", "optimizer"], ...] = (
+        param(("policy",), "what to begin with of the run in start_from")
+    )
+    start_best: bool = param(
+        False, "begin with the policy that has the best evaluation in start_from, not the newest"
+    )
+
+    total_steps: int | None = param(
+        None,
+        "stop after this number of environment steps; 0: learn from prior_data alone, for updates",
+        ge=0,
+    )
     n_episodes: int | None = param(None, "stop after this number of episodes", ge=1)
+    updates: int | None = param(None, "stop after this number of updates", ge=1)
     wall_time: float | None = param(None, "stop after this number of seconds", gt=0)
+    core_hours: float | None = param(
+        None, "stop after this number of core-hours, simulated and learning together", gt=0
+    )
     target_reward: float | None = param(
         None, "stop when the mean return of the last reward_window episodes reaches this"
     )
@@ -58,6 +87,14 @@ class LearnerConfig:
         100, "number of latest episodes in the reported mean return", ge=1, le=10**7
     )
 
+    prior_data: tuple[str, ...] = param(
+        (), "recorded runs or datasets, comma-separated, of which a part of each batch is taken"
+    )
+    prior_part: float = param(0.5, "that part; the rest is fresh experience", gt=0, lt=1)
+    clone: int = param(
+        0, "updates that first make the policy do what was done in prior_data", ge=0, le=10**9
+    )
+
     eval_interval: int | None = param(
         None, "steps between evaluations of the greedy policy during training; null: none", ge=1
     )
@@ -65,6 +102,20 @@ class LearnerConfig:
 
     weights: tuple[float, ...] = param(
         (), "of the rewards of an environment that gives several: their weighted sum is learned"
+    )
+    preferences: bool = param(
+        False,
+        "show the weights of several rewards to the policy; without weights each episode has its own,"
+        " drawn at random",
+    )
+    policies: tuple[str, ...] = param(
+        (), "policies of the agents of a simulation, as in 'prey=agent_*'; none: all share one"
+    )
+    agents_change: bool = param(
+        False, "the agents of a simulation of several come and go within an episode"
+    )
+    common_reward: bool = param(
+        False, "pay each agent of a simulation of several the mean of what all of them are paid"
     )
     frame_stack: int = param(1, "number of latest observations stacked into one", ge=1, le=64)
     drop_observations: str = param(
@@ -75,6 +126,25 @@ class LearnerConfig:
     block_steps: int = param(32, "steps per environment in one block", ge=1, le=1_000_000)
     learner_procs: int = param(1, "ranks that learn", ge=1, le=100_000)
     process_per_env: int = param(1, "ranks that step one environment together", ge=1, le=100_000)
+    residual: str | None = param(
+        None,
+        "module:name of a controller whose actions the policy corrects: clip(controller + scale *"
+        " policy)",
+    )
+    residual_scale: float = param(
+        0.3,
+        "of the corrections, in halves of the range of actions (without bounds: in their unit)",
+        gt=0,
+    )
+    residual_observes: bool = param(
+        False, "the policy sees the controller's action, behind the observation"
+    )
+    cores_per_env: int | None = param(
+        None,
+        "cores that one environment computes on, for core-hours; null: process_per_env",
+        ge=1,
+        le=10**7,
+    )
     action_type: Literal["variable", "fixed"] = param(
         "variable",
         "variable: the policy chooses; fixed: always the first action, to measure speed",
@@ -111,6 +181,14 @@ class LearnerConfig:
     )
     checkpoint_interval: float = param(60.0, "seconds between checkpoints; 0: every block", ge=0)
     keep_checkpoints: int = param(3, "number of newest checkpoints to keep", ge=1)
+    curve_x: Literal["steps", "time", "updates", "simulations", "core_hours"] = param(
+        "steps", "x axis of learning_curve.png"
+    )
+    record: bool = param(False, "keep every episode in the run directory, as a Minari dataset")
+    record_limit: str | None = param(
+        None,
+        "the most that record keeps, such as 2GB or 500episodes: the oldest go first; null: everything",
+    )
     log_info: tuple[str, ...] = param(
         (), "numbers of the environment's info that become metrics: names, or all"
     )
@@ -140,7 +218,9 @@ class LearnerConfig:
     def __post_init__(self) -> None:
         self.log_level_name()
         self._check_stop_when()
-        for name in ("output_dir", "run_dir"):
+        self._check_prior()
+        self._check_start()
+        for name in ("output_dir", "run_dir", "start_from"):
             if getattr(self, name) == "":
                 raise ConfigError(f"{name} must name a folder")
         isolated = self.env_isolation == "process"
@@ -150,12 +230,50 @@ class LearnerConfig:
                     f"{name} needs env_isolation process: an environment that hangs can only be"
                     " stopped if it runs in its own process"
                 )
+        self._check_several_agents()
+        if self.residual is not None and not all(self.residual.partition(":")):
+            raise ConfigError(f"residual is module:name of a controller, not '{self.residual}'")
+        if self.residual is not None and self.process_per_env > 1:
+            raise ConfigError("residual needs process_per_env 1: a controller acts on one rank")
         if self.process_per_env > 1 and (isolated or self.env_failure == "restart"):
             key = "env_isolation process" if isolated else "env_failure restart"
             raise ConfigError(
                 f"{key} needs process_per_env 1: ranks that step an environment together cannot be"
                 " replaced one by one"
             )
+
+    def _check_several_agents(self) -> None:
+        for name in ("policies", "agents_change", "common_reward"):
+            for key, given in (
+                ("env_isolation process", self.env_isolation == "process"),
+                ("workflow fused", self.workflow == "fused"),
+            ):
+                if given and getattr(self, name):
+                    raise ConfigError(f"{name} is for several agents, which {key} cannot have")
+
+    @property
+    def offline(self) -> bool:
+        """Whether nothing is learned but prior data."""
+        return self.total_steps == 0
+
+    def _check_prior(self) -> None:
+        if self.clone and not self.prior_data:
+            raise ConfigError("clone needs prior_data, whose actions it imitates")
+        if self.offline and not (self.prior_data and self.updates):
+            raise ConfigError("total_steps 0 learns from prior_data alone: give it and updates")
+        if self.offline and (self.workflow != "sync" or self.learner_procs > 1):
+            raise ConfigError("total_steps 0 learns in one process: use workflow sync on one rank")
+        if self.offline and self.record:
+            raise ConfigError("total_steps 0 acts in no environment: there is nothing to record")
+
+    def _check_start(self) -> None:
+        if self.start_from is None:
+            if self.start_parts != ("policy",) or self.start_best:
+                raise ConfigError("start_parts and start_best need start_from, a run to begin with")
+        elif not self.start_parts:
+            raise ConfigError("start_parts names nothing to begin with: leave start_from out")
+        elif self.start_best and self.start_parts != ("policy",):
+            raise ConfigError("start_best begins with a policy: start_parts can only be policy")
 
     def _check_stop_when(self) -> None:
         if self.stop_when is None:

@@ -30,6 +30,15 @@ _LEFT, _RIGHT = ("loss", "critic_loss"), ("epsilon", "policy_loss")
 _DRAWN = ("episode_reward_mean", *(name for band in _BANDS.values() for name in band),
           *_LEFT, *_RIGHT)  # fmt: skip
 
+AXES = {
+    "steps": ("timesteps_total", "environment steps"),
+    "time": ("time_total_s", "wall time (s)"),
+    "updates": ("updates_total", "updates"),
+    "simulations": ("simulations_total", "simulations"),
+    "core_hours": ("core_hours_total", "core-hours"),
+}
+"""What a curve can be drawn over: the column and its title."""
+
 Curve = tuple[np.ndarray, np.ndarray]
 
 
@@ -39,21 +48,26 @@ def draw_curve(
     title: str,
     target: float | None = None,
     evaluations: Sequence[Mapping[str, object]] = (),
+    x: str = "steps",
 ) -> bool:
-    """Draw mean reward over steps, with the middle half of the episodes as a band, as a PNG.
+    """Draw mean reward over steps, or over another of ``AXES``, as a PNG; the middle half of the
+    episodes is a band.
 
     Rows are those of ``progress.csv`` and ``evaluations.csv``; keys may be missing, values None, NaN or
     text. A second panel shows losses and epsilon if there are any. Returns False, and writes nothing,
-    when no row has both a number of steps and a finite reward.
+    when no row has both a place on the axis and a finite reward.
     """
-    steps = column(rows, "timesteps_total")
+    steps = column(rows, AXES[x][0])
     columns = {name: column(rows, name) for name in _DRAWN}
     if not (np.isfinite(steps) & np.isfinite(columns["episode_reward_mean"])).any():
         return False
     steps, columns = thin(steps, columns, _POINTS)
     greedy = {"evaluation": column(evaluations, "reward_mean")}
-    played = thin(column(evaluations, "timesteps_total"), greedy, _POINTS)
-    _save(_figure(steps, columns, title, target, (played[0], played[1]["evaluation"])), path)
+    played = thin(evaluated_at(evaluations, rows, x), greedy, _POINTS)
+    figure = _figure(
+        steps, columns, title, target, (played[0], played[1]["evaluation"]), AXES[x][1]
+    )
+    _save(figure, path)
     return True
 
 
@@ -65,6 +79,21 @@ def column(rows: Sequence[Mapping[str, object]], key: str) -> np.ndarray:
         if value is not None and abs(value) < _LARGEST:
             values[i] = value
     return values
+
+
+def evaluated_at(
+    evaluations: Sequence[Mapping[str, object]], rows: Sequence[Mapping[str, object]], x: str
+) -> np.ndarray:
+    """Where evaluations are on an axis; NaN where the rows do not tell. Evaluations themselves know
+    their steps only."""
+    steps = column(evaluations, "timesteps_total")
+    if x == "steps":
+        return steps
+    known, places = column(rows, "timesteps_total"), column(rows, AXES[x][0])
+    both = np.isfinite(known) & np.isfinite(places)
+    return (
+        np.interp(steps, known[both], places[both]) if both.any() else np.full(len(steps), np.nan)
+    )
 
 
 def thin(
@@ -102,6 +131,7 @@ def _figure(
     title: str,
     target: float | None,
     evaluations: Curve,
+    x: str,
 ) -> Figure:
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
@@ -118,9 +148,9 @@ def _figure(
     _draw_title(axes[0], title)
     if two:
         _draw_learning(axes[1], steps, columns)
-    axes[-1].set_xlabel("environment steps", fontsize=13, color=_INK)
+    axes[-1].set_xlabel(x, fontsize=13, color=_INK)
     axes[-1].xaxis.set_major_formatter(EngFormatter(sep=""))  # 20k, 1.5M
-    axes[-1].set_xlim(0, 1.01 * max(steps[-1], 1))
+    axes[-1].set_xlim(0, 1.01 * steps[-1] if steps[-1] > 0 else 1)
     return figure
 
 

@@ -30,6 +30,11 @@ class ExaEnv(gymnasium.Env[Any, Any]):
     the episode again from its seed and actions, which a slow simulation will want to avoid.
     """
 
+    @property
+    def max_episode_steps(self) -> int | None:
+        """The limit on an episode's steps where the environment was registered without one."""
+        return None
+
     def describe(self) -> dict[str, str]:
         """What a reader of the run's ``manifest.json`` should know, such as where data came from."""
         return {}
@@ -49,10 +54,17 @@ class ExaEnv(gymnasium.Env[Any, Any]):
         raise NotImplementedError
 
 
+FUNCTIONS = ("reward_function", "termination_function")
+"""Attributes by which an environment may name its reward and its terminations, as functions of arrays:
+``"module:function"``. An agent that learns a model of the environment need not learn these."""
+
+
 def described(env: Env) -> dict[str, str]:
-    """What an environment says of itself; nothing, if it does not."""
+    """What an environment says of itself, and the functions that it names; nothing, if it does not."""
     bare = env.unwrapped
-    return bare.describe() if isinstance(bare, ExaEnv) else {}
+    said = bare.describe() if isinstance(bare, ExaEnv) else {}
+    named = {name: getattr(bare, name, None) for name in FUNCTIONS}
+    return {**said, **{name: text for name, text in named.items() if isinstance(text, str)}}
 
 
 def can_snapshot(env: Env) -> bool:

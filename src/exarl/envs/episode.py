@@ -20,7 +20,6 @@ from exarl.envs.guard import (
     moment,
 )
 from exarl.envs.info import CostSums, InfoSums
-from exarl.envs.joint import joint_of
 from exarl.envs.outcome import ContractError, as_number, begin, not_finite, not_five
 from exarl.envs.spaces import SpaceAdapter
 from exarl.envs.taken import TAKEN, encoder
@@ -56,7 +55,6 @@ class Episode:
         costs: Sequence[str] = (),
     ) -> None:
         self.env = env
-        self.joint = joint_of(env)
         self.env_id = env_id
         self.number = -1
         self.length = 0
@@ -86,8 +84,7 @@ class Episode:
     @property
     def agent(self) -> Any:
         """Which agent of a joint simulation this is; None where there is one only."""
-        bare: Any = self.env.unwrapped
-        return bare.agent if self.joint is not None else None
+        return None
 
     @property
     def costs(self) -> Sequence[Sequence[float]]:
@@ -101,10 +98,6 @@ class Episode:
                 return self._start(self.number + 1)
             except FAILING as error:
                 self.recover(error)
-
-    def offer(self, action: Any) -> None:
-        """Tell the member of a joint simulation the action of a ``step`` to come."""
-        self.env.unwrapped.offered.append(self._adapter.decode(action))  # type: ignore[attr-defined]
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool]:
         """Observation, reward, terminated, truncated after ``action`` (the agent's form of it)."""
@@ -123,11 +116,14 @@ class Episode:
             self._actions.append(action)
         self.length += 1
         self.total_reward += reward
-        truncated = bool(truncated) or (self.length == self._limit and not terminated)
+        truncated = bool(truncated) or (self._at_limit() and not terminated)
         if self._adapter.frames > 1:
             seen = np.concatenate([self.observation[1:], np.asarray(seen)[None]])
         self.observation = seen
         return seen, reward, bool(terminated), truncated
+
+    def _at_limit(self) -> bool:
+        return self.length == self._limit
 
     def _action_in(self, info: Any) -> Any:
         """The action that the environment says was taken, in the agent's form of it."""
@@ -144,7 +140,7 @@ class Episode:
         The episode is over; the next one is still to begin.
         """
         if self._guard is None:
-            alone = self.joint is None and not isinstance(self.env, GroupEnv)
+            alone = self.agent is None and not isinstance(self.env, GroupEnv)
             advice = ADVICE if alone else ""
             give_up(self.env_id, moment(self.number, self.length), error, advice)
         self.restarts += 1
@@ -209,10 +205,7 @@ class Episode:
             self.env.unwrapped.set_state(kept)  # type: ignore[attr-defined]
             self.observation = state["observation"]  # with the frames before, where stacked
             self.length = int(state["length"])
-            if self._info is not None:
-                self._info.restore(state)
-            if self._costs is not None:
-                self._costs.restore(state["costs"])
+            self._restore_sums(state)
         else:
             for action in state.get("actions", ()):
                 *_, terminated, truncated = self.step(action)
@@ -226,10 +219,7 @@ class Episode:
     def _start(self, number: int) -> Any:
         self.number, self.length, self.total_reward = number, 0, 0.0
         self._actions = []
-        if self._info is not None:
-            self._info.begin()
-        if self._costs is not None:
-            self._costs.begin()
+        self._forget_sums()
         seed = episode_seed(self._seed, self.env_id, number, self._kind)
         try:
             raw = begin(self.env, seed)
@@ -239,6 +229,17 @@ class Episode:
         frames = self._adapter.frames
         self.observation = np.stack([seen] * frames) if frames > 1 else seen
         return self.observation
+
+    def _forget_sums(self) -> None:
+        for sums in (self._info, self._costs):
+            if sums is not None:
+                sums.begin()
+
+    def _restore_sums(self, state: Arrays) -> None:
+        if self._info is not None:
+            self._info.restore(state)
+        if self._costs is not None:
+            self._costs.restore(state["costs"])
 
     def _add_costs(self, info: object) -> None:
         assert self._costs is not None

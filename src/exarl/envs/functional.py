@@ -97,8 +97,9 @@ class Functions(FuncEnv[Any, Any, Any, Any, Any, Any, Any]):
     ``initial(rng)``, ``transition(state, action, rng)``, ``observation(state, rng)``,
     ``reward(state, action, next_state, rng)``, ``terminal(state, rng)`` are pure; ``rng`` is a NumPy
     generator or a JAX key, used through the helpers above. ``transition`` has no side effects and no
-    Python branch on array values, so that it can be compiled and mapped. ``state_info(state)`` may add
-    ``info``; ``picture(state)`` draws, in NumPy, an RGB image. A method
+    Python branch on array values, so that it can be compiled and mapped. ``state_info(state)`` and
+    ``transition_info(state, action, next_state)`` may add ``info``; ``picture(state)`` draws, in NumPy,
+    an RGB image. A method
     ``action_masks(state)``, if there is one, says which actions are allowed.
     """
 
@@ -113,6 +114,17 @@ class Functions(FuncEnv[Any, Any, Any, Any, Any, Any, Any]):
     def picture(self, state: Any) -> np.ndarray:
         """The state as an RGB image."""
         raise NotImplementedError
+
+
+def number(xp: ModuleType, value: Any) -> Any:
+    """A number for ``info``: a float with NumPy, the value itself where it is being compiled."""
+    return float(value) if xp is np else value
+
+
+def step_info(functions: Any, state: Any, action: Any, following: Any) -> Info:
+    """The ``info`` of a step: that of the state it led to, and its own."""
+    own = functions.transition_info(state, action, following)
+    return {**functions.state_info(following), **own}
 
 
 class FunctionalEnv(ExaEnv):
@@ -143,7 +155,8 @@ class FunctionalEnv(ExaEnv):
         self.state = functions.transition(before, action, rng)
         reward = float(functions.reward(before, action, self.state, rng))
         terminated = bool(functions.terminal(self.state, rng))
-        return self._observe(), reward, terminated, False, functions.state_info(self.state)
+        info = step_info(functions, before, action, self.state)
+        return self._observe(), reward, terminated, False, info
 
     def render(self) -> Any:
         return self.functions.picture(self.state) if self.render_mode == "rgb_array" else None

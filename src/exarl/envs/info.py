@@ -19,7 +19,7 @@ LISTED = 16
 MOST_NUMBERS, LONGEST_NAME = 64, 64
 """Numbers of an episode that are kept, and the bytes of a name; others are left out, with a warning."""
 PREFIX = "info/"
-_NOT_LOGGED = ("action_mask",)  # what the agent itself reads
+NOT_LOGGED = ("action_mask",)  # what the agent itself reads
 _DECIDED = 1000  # names that are remembered as wanted or not
 
 _PLAIN = frozenset((float, int, bool, np.float64, np.float32, np.int64, np.int32, np.bool_))
@@ -65,6 +65,11 @@ def _parts(name: str, value: object) -> Iterator[tuple[str, float]]:
             yield from numbers_of(f"{name}.{what}", float(getattr(array, what)()))
 
 
+def is_wanted(name: str, names: Sequence[str]) -> bool:
+    """Whether the number ``name`` is one of ``names``, or part of one, or all are asked for."""
+    return EVERYTHING in names or any(name == n or name.startswith(f"{n}.") for n in names)
+
+
 def _as_float(value: float | int | np.floating[Any] | np.integer[Any] | np.bool_) -> float:
     try:
         return float(value)
@@ -83,7 +88,7 @@ class InfoSums:
         self._all = EVERYTHING in names
         self._names = tuple(names)
         # What was decided of the names seen so far.
-        self._wanted: dict[str, bool] = dict.fromkeys(_NOT_LOGGED, False)
+        self._wanted: dict[str, bool] = dict.fromkeys(NOT_LOGGED, False)
         # Of arrays all of whose numbers are wanted: their names, and the array's shape and type.
         self._lists: dict[str, tuple[list[str], tuple[int, ...], np.dtype[Any]]] = {}
         self._warned = False
@@ -147,7 +152,7 @@ class InfoSums:
         wanted = self._wanted.get(name)
         if wanted is not None:
             return wanted
-        wanted = self._all or any(name == n or name.startswith(f"{n}.") for n in self._names)
+        wanted = is_wanted(name, self._names)
         if wanted:
             self._note(name, True)
         return wanted
@@ -164,17 +169,34 @@ class InfoSums:
             self._begin(name, number)
 
     def _begin(self, name: str, number: float) -> None:
-        if len(self._sums) < MOST_NUMBERS and len(name.encode(errors="replace")) <= LONGEST_NAME:
+        if len(self._sums) < MOST_NUMBERS and _is_short(name):
             self._sums[name] = [number, 1.0, number, number, number]
         elif not self._warned:
             self._warned = True
-            log.warning(
-                "info has more than %d numbers or a name of more than %d bytes; '%s' is not logged"
-                " (log_info with names chooses)",
-                MOST_NUMBERS,
-                LONGEST_NAME,
-                name,
-            )
+            _warn(name)
+
+
+def logged_of(there: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
+    """Those of the numbers ``there`` that are kept of an episode, with ``names`` as in ``InfoSums``."""
+    chosen = [n for n in there if n.partition(".")[0] not in NOT_LOGGED and is_wanted(n, names)]
+    kept = [name for name in chosen if _is_short(name)][:MOST_NUMBERS]
+    if left_out := [name for name in chosen if name not in kept]:
+        _warn(left_out[0])
+    return tuple(kept)
+
+
+def _is_short(name: str) -> bool:
+    return len(name.encode(errors="replace")) <= LONGEST_NAME
+
+
+def _warn(name: str) -> None:
+    log.warning(
+        "info has more than %d numbers or a name of more than %d bytes; '%s' is not logged"
+        " (log_info with names chooses)",
+        MOST_NUMBERS,
+        LONGEST_NAME,
+        name,
+    )
 
 
 def _add(sums: list[float], number: float) -> None:

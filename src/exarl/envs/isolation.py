@@ -148,11 +148,12 @@ def isolate(
     info: bool = False,
     drop: Sequence[str] = (),
     weights: Sequence[float] = (),
+    preferences: bool = False,
 ) -> tuple[IsolatedEnv, int | None]:
     """The environment in a process of its own, and the limit its registration asks for.
 
     ``output`` receives what it prints (None: this process's stderr), ``who`` is its name in messages
-    about failures; ``info``: the numbers in its info come along; ``weights`` as in ``make_env``.
+    about failures; ``info``: the numbers in its info come along; the others are those of ``make_env``.
     ConfigError when it cannot be made, as from ``make_env``.
     """
     spec, module = _portable(id)
@@ -168,6 +169,7 @@ def isolate(
         "render_mode": render_mode,
         "drop": list(drop),
         "weights": list(weights),
+        "preferences": preferences,
     }
     try:
         text = json.dumps(order)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -11,6 +12,9 @@ import numpy as np
 from exarl.envs.base import Env
 from exarl.envs.registration import creator_of, extra_for, find_spec
 from exarl.errors import ConfigError, EnvironmentFailure
+
+MIN_WIDTH = 320
+"""Pixels; narrower pictures are enlarged by a whole number, so that the line below them fits."""
 
 
 def check_pictures(id: str) -> None:
@@ -34,3 +38,18 @@ def picture(env: Env) -> np.ndarray:
         seen = "nothing" if frame is None else f"{type(frame).__name__} of shape {found.shape}"
         raise ConfigError(f"--video: render returned {seen}, not a picture [height, width, 3]")
     return found.astype(np.uint8)
+
+
+def captioned(frame: np.ndarray, text: str) -> np.ndarray:
+    """``frame`` [height, width, 3], enlarged if it is narrow, with ``text`` in a strip below it."""
+    import matplotlib
+    from PIL import Image, ImageDraw, ImageFont
+
+    factor = -(-MIN_WIDTH // frame.shape[1])
+    enlarged = frame.repeat(factor, axis=0).repeat(factor, axis=1)
+    size = max(14, enlarged.shape[1] // 40)
+    strip = Image.new("RGB", (enlarged.shape[1], 2 * size), "white")
+    path = Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf"
+    font = ImageFont.truetype(str(path), size)
+    ImageDraw.Draw(strip).text((size // 2, size), text, "black", font, anchor="lm")
+    return np.concatenate([enlarged, np.asarray(strip)])

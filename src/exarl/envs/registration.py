@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import distributions, entry_points
 from importlib.util import find_spec as find_module
+from pathlib import Path
 from typing import Any, cast
 
 import gymnasium
@@ -17,7 +18,7 @@ from gymnasium.envs.registration import EnvSpec as GymSpec
 from gymnasium.envs.registration import load_env_creator
 
 from exarl.config import Schema, schema_of_signature
-from exarl.envs.base import Env
+from exarl.envs.base import Env, ExaEnv
 from exarl.envs.context import EnvContext, temporary_context
 from exarl.envs.dropped import Dropped
 from exarl.envs.guard import FAILING, close_quietly, in_words
@@ -36,6 +37,7 @@ BUILTIN: dict[str, tuple[str, int | None]] = {
     "ExaMaskedCartPole-v0": ("exarl.envs.memory:ExaMaskedCartPole", 500),
     "ExaRecall-v0": ("exarl.envs.memory:ExaRecall", None),
     "ExaRemote-v0": ("exarl.envs.external.remote:RemoteEnv", None),
+    "ExaSurrogate-v0": ("exarl.envs.surrogate:ExaSurrogate", None),
 }
 """id -> (entry point, limit on an episode's steps), of the environments in this room"""
 
@@ -105,7 +107,10 @@ def find_spec(id: str) -> GymSpec:
                 import_named(module)  # which registers what it has
             return gymnasium.spec(name)
     except (gymnasium.error.Error, ImportError, TypeError, ValueError) as error:
-        if isinstance(error, ImportError):
+        if isinstance(error, ImportError) and (module.endswith(".py") or "/" in module):
+            dotted = ".".join(Path(module.removesuffix(".py")).parts)
+            message = f"environment '{id}': a module is named as for import, {dotted}:{name}"
+        elif isinstance(error, ImportError):
             message = f"environment '{id}' needs a package that is missing: {error}"
         elif module:
             own = [
@@ -182,12 +187,18 @@ def make_env(
     render_mode: str | None = None,
     drop: Sequence[str] = (),
     weights: Sequence[float] = (),
+    preferences: bool = False,
+    common_reward: bool = False,
+    policies: Mapping[str, str] | None = None,
 ) -> tuple[Env, int | None]:
-    """The environment without a time limit, and the limit its registration asks for. ``drop`` names
-    parts of its observations that are left out. A simulation of several agents is a ``Joint``.
+    """The environment without a time limit, and the limit that its registration asks for, or else an
+    ExaEnv itself. ``drop`` names parts of its observations that are left out. A simulation of several
+    agents is a ``Joint``.
 
     The rollout cuts episodes itself, so that a limit can be changed and an episode be restored.
-    With ``weights`` its rewards are several, of which the weighted sum is learned.
+    With ``weights`` or ``preferences`` its rewards are several and become one, as by ``Weighted``;
+    with ``common_reward`` each of its agents is paid the mean over them. ``policies`` are the patterns
+    of the names of the agents that share one.
     ``comm`` and ``context`` are handed on when the constructor asks for them; without a context
     given, it is a temporary one, whose folder goes with the environment.
     """
@@ -220,9 +231,16 @@ def make_env(
         env.unwrapped.spec.entry_point = spec.entry_point
     try:
         if isinstance(joint := env.unwrapped, Joint):
-            joint.see_through(lambda member: _learned_from(member, drop, weights))
+            joint.share(policies or {})
+            joint.common_reward = common_reward
+            joint.see_through(lambda member: _learned_from(member, drop, weights, preferences))
             return env, spec.max_episode_steps
-        return _learned_from(env, drop, weights), spec.max_episode_steps
+        bare = env.unwrapped
+        limit = bare.max_episode_steps if isinstance(bare, ExaEnv) else None
+        return (
+            _learned_from(env, drop, weights, preferences),
+            spec.max_episode_steps or limit,
+        )
     except ConfigError as error:
         close_quietly(env)
         raise ConfigError(f"environment '{id}': {error}") from error
@@ -243,11 +261,13 @@ def _also_parallel(spec: GymSpec) -> GymSpec:
     return dataclasses.replace(spec, entry_point=create)
 
 
-def _learned_from(env: Env, drop: Sequence[str], weights: Sequence[float]) -> Env:
+def _learned_from(
+    env: Env, drop: Sequence[str], weights: Sequence[float], preferences: bool
+) -> Env:
     """``env`` with what is learned from it: fewer parts, one reward, masks where it has some."""
     names = [name for name in drop if name != KEY or KEY in _parts(env)]
     env = Dropped(env, names) if names else env
-    env = Weighted(env, weights) if weights else env
+    env = Weighted(env, weights, preferences) if weights or preferences else env
     return env if KEY in drop else with_masks(env)
 
 

@@ -31,6 +31,11 @@ class SpaceAdapter:
     encode: Callable[[Any], Any]
     decode: Callable[[Any], Any]
     frames: int = 1  # of the last steps, stacked in the observations of ``spec``
+    seats: tuple[SpaceAdapter, ...] = ()  # of each agent, where not all share a policy
+
+    def of(self, place: int) -> SpaceAdapter:
+        """The adapter of one of the agents."""
+        return self.seats[place % len(self.seats)] if self.seats else self
 
 
 def decoder(adapter: SpaceAdapter, space: Space, xp: Any) -> Callable[[Any], Any]:
@@ -82,6 +87,21 @@ def factor_values(adapter: SpaceAdapter, space: Space) -> np.ndarray | None:
     joined = JoinedActions.of(space)
     plain = space if joined is None else joined.plain
     return None if plain is None else _table(plain, axes_of(plain, adapter.spec.choices))
+
+
+def mixed_values(adapter: SpaceAdapter, space: Space) -> tuple[np.ndarray, np.ndarray] | None:
+    """Of numbers and choices in one action: which numbers are whole (1, else 0), and the first value of
+    each choice; None where an action does not have both."""
+    joined = JoinedActions.of(space) if adapter.spec.mixed else None
+    if joined is None:
+        return None
+    numbers, factors = joined.numbers, joined.factors
+    assert numbers is not None and factors is not None
+    whole = np.zeros(len(numbers.low))
+    for part, place in joined.places:
+        if isinstance(part, spaces.Box):
+            whole[place] = _is_whole(part)
+    return whole, factors.start.astype(float)
 
 
 def adapt(

@@ -74,7 +74,7 @@ def _made(order: str, memory: int) -> Answering:
     data = json.loads(order)
     id = enter(data["id"], data["spec"], data["module"])
     context = data["context"] and EnvContext.from_json(data["context"])
-    how = {name: data[name] for name in ("render_mode", "drop", "weights")}
+    how = {name: data[name] for name in ("render_mode", "drop", "weights", "preferences")}
     env, limit = make_env(id, data["kwargs"], context=context, **how)
     if joint_of(env) is not None:
         env.close()

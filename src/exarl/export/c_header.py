@@ -21,6 +21,7 @@ from exarl.export.policy import (
     LayerNorm,
     Lstm,
     Mask,
+    Mixed,
     Normalise,
     Pick,
     Policy,
@@ -151,7 +152,7 @@ for (int i = 0; i < {n_out}; i++)
 
 _MASK = """\
 for (int i = 0; i < {n_in}; i++)
-    {y}[i] = observation[{start} + i] > 0.0f ? {x}[i] : {forbidden};
+    {y}[i] = i < {before} || observation[{start} - {before} + i] > 0.0f ? {x}[i] : {forbidden};
 """
 
 _PICK = """\
@@ -167,6 +168,22 @@ for (int j = 0, first = 0; j < {n_out}; j++) {{
             best = i;
     {y}[j] = (float)best;
     first += count;
+}}
+"""
+
+_MIXED = """\
+for (int i = 0; i < {numbers}; i++) {{
+    float moved = {name}_shift{k}[i] + {x}[i] * {name}_scale{k}[i];
+    moved = {name}_clip(moved, {name}_low{k}[i], {name}_high{k}[i]);
+    {y}[i] = {name}_whole{k}[i] > 0.0f ? rintf(moved) : moved;
+}}
+for (int j = 0, start = {numbers}; j < {factors}; j++) {{
+    int count = (int){name}_counts{k}[j], best = 0;
+    for (int i = 1; i < count; i++)
+        if ({x}[start + i] > {x}[start + best])
+            best = i;
+    {y}[{numbers} + j] = {name}_first{k}[j] + (float)best;
+    start += count;
 }}
 """
 
@@ -325,7 +342,11 @@ def _code(layer: Layer, values: dict[str, Any]) -> str:
         case Pick():
             return _PICK.format(**values)
         case Mask():
-            return _MASK.format(**values, start=layer.start, forbidden=_literal(FORBIDDEN))
+            before = values["n_in"] - (layer.stop - layer.start)
+            places = {"start": layer.start, "before": before}
+            return _MASK.format(**values, **places, forbidden=_literal(FORBIDDEN))
+        case Mixed():
+            return _MIXED.format(**values, numbers=len(layer.shift), factors=len(layer.counts))
         case ArgMaxEach():
             return _ARGMAX_EACH.format(**values)
         case ChooseEach():

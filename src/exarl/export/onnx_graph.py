@@ -21,6 +21,7 @@ from exarl.export.policy import (
     LayerNorm,
     Lstm,
     Mask,
+    Mixed,
     Normalise,
     Pick,
     Policy,
@@ -32,6 +33,8 @@ from exarl.export.policy import (
 
 OPSET, IR_VERSION = 17, 8
 """Of 2022, so that old runtimes read it too."""
+INT64_MAX = 2**63 - 1
+"""In a Slice: to the end."""
 
 
 def to_onnx(policy: Policy, path: str | os.PathLike[str]) -> None:
@@ -92,14 +95,11 @@ def _add(graph: _Graph, layer: Layer, x: str, number: int) -> str:
         case Pick():
             return graph.op("Gather", x, layer.places.astype(int), axis=1)
         case Mask():
-            places = np.arange(layer.start, layer.stop)
-            mask = graph.op("Gather", "observation", places, axis=1)
-            return graph.op("Where", graph.op("Greater", mask, 0.0), x, FORBIDDEN)
+            return _mask(graph, layer, x)
         case ArgMaxEach():
-            counts = layer.counts.astype(int)
-            parts = np.split(np.arange(counts.sum()), np.cumsum(counts)[:-1])
-            found = [_index(graph, graph.op("Gather", x, part, axis=1)) for part in parts]
-            return graph.op("Concat", *found, axis=1)
+            return _argmax_each(graph, x, layer.counts, 0)
+        case Mixed():
+            return _mixed(graph, layer, x)
         case ChooseEach():
             row = np.arange(len(layer.values)) * layer.values.shape[1]
             index = graph.op("Add", graph.op("Cast", x, to=7), row)
@@ -110,6 +110,35 @@ def _add(graph: _Graph, layer: Layer, x: str, number: int) -> str:
             return graph.op("Min", graph.op("Max", moved, layer.low), layer.high)
         case Round():
             return graph.op("Round", x)
+
+
+def _mask(graph: _Graph, layer: Mask, x: str) -> str:
+    places = np.arange(layer.start, layer.stop)
+    mask = graph.op("Gather", "observation", places, axis=1)
+    ends = np.array([len(places)])
+    last = graph.op("Slice", x, -ends, np.array([INT64_MAX]), np.array([1]))
+    before = graph.op("Slice", x, np.array([0]), -ends, np.array([1]))
+    allowed = graph.op("Where", graph.op("Greater", mask, 0.0), last, FORBIDDEN)
+    return graph.op("Concat", before, allowed, axis=1)
+
+
+def _argmax_each(graph: _Graph, x: str, counts: np.ndarray, start: int) -> str:
+    """The index of the largest value in each run of ``counts`` values, which begin at ``start``."""
+    runs = counts.astype(int)
+    parts = np.split(start + np.arange(runs.sum()), np.cumsum(runs)[:-1])
+    found = [_index(graph, graph.op("Gather", x, part, axis=1)) for part in parts]
+    return graph.op("Concat", *found, axis=1)
+
+
+def _mixed(graph: _Graph, layer: Mixed, x: str) -> str:
+    size = len(layer.shift)
+    numbers = graph.op("Gather", x, np.arange(size), axis=1)
+    moved = graph.op("Add", graph.op("Mul", numbers, layer.scale), layer.shift)
+    moved = graph.op("Min", graph.op("Max", moved, layer.low), layer.high)
+    whole = graph.op("Greater", layer.whole, 0.5)
+    moved = graph.op("Where", whole, graph.op("Round", moved), moved)
+    chosen = graph.op("Add", _argmax_each(graph, x, layer.counts, size), layer.first * 1.0)
+    return graph.op("Concat", moved, chosen, axis=1)
 
 
 def _index(graph: _Graph, x: str) -> str:

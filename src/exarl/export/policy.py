@@ -100,8 +100,8 @@ class Pick:
 
 @dataclass(frozen=True)
 class Mask:
-    """x where the policy's observation, from ``start`` to before ``stop``, is above 0: allowed; else
-    ``FORBIDDEN``."""
+    """The last values of x where the policy's observation, from ``start`` to before ``stop``, is above
+    0: allowed; else ``FORBIDDEN``. What is before them stays as it is."""
 
     start: int
     stop: int
@@ -119,6 +119,21 @@ class ChooseEach:
     """Value x[i] of row i: what the environment takes for the index of each factor."""
 
     values: np.ndarray  # [factors, most]
+
+
+@dataclass(frozen=True)
+class Mixed:
+    """First numbers: ``shift`` + x * ``scale``, never outside of [low, high], of ``whole`` ones the
+    nearest. Then choices: for each run of ``counts`` values ``first`` plus the index of the largest,
+    the first of equals."""
+
+    shift: np.ndarray  # [numbers]
+    scale: np.ndarray  # [numbers]
+    low: np.ndarray  # [numbers], finite
+    high: np.ndarray  # [numbers], finite
+    whole: np.ndarray  # [numbers], 1 for whole numbers, else 0
+    counts: np.ndarray  # [factors], whole numbers
+    first: np.ndarray  # [factors], whole numbers
 
 
 @dataclass(frozen=True)
@@ -153,6 +168,7 @@ Layer = (
     | Mask
     | ArgMaxEach
     | ChooseEach
+    | Mixed
     | Squash
     | ToBox
     | Round
@@ -237,10 +253,15 @@ def _apply(layer: Layer, x: np.ndarray, seen: np.ndarray) -> np.ndarray:
             return x[:, layer.places.astype(int)]
         case Mask():
             allowed = seen[:, layer.start : layer.stop] > 0
-            return np.where(allowed, x, FORBIDDEN)
+            before, rated = np.split(x, [x.shape[1] - allowed.shape[1]], 1)
+            return np.concatenate([before, np.where(allowed, rated, FORBIDDEN)], 1)
         case ArgMaxEach():
-            parts = np.split(x, np.cumsum(layer.counts)[:-1].astype(int), 1)
-            return np.stack([part.argmax(1) for part in parts], 1)
+            return _argmax_each(x, layer.counts)
+        case Mixed():
+            numbers, rated = np.split(x, [len(layer.shift)], 1)
+            moved = np.clip(layer.shift + numbers * layer.scale, layer.low, layer.high)
+            moved = np.where(layer.whole > 0, np.rint(moved), moved)
+            return np.concatenate([moved, layer.first + _argmax_each(rated, layer.counts)], 1)
         case ChooseEach():
             return layer.values[np.arange(x.shape[1]), x.astype(int)]
         case ToBox():
@@ -248,6 +269,11 @@ def _apply(layer: Layer, x: np.ndarray, seen: np.ndarray) -> np.ndarray:
             return np.clip(moved, layer.low, layer.high)
         case Round():
             return np.rint(x)
+
+
+def _argmax_each(x: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    parts = np.split(x, np.cumsum(counts)[:-1].astype(int), 1)
+    return np.stack([part.argmax(1) for part in parts], 1)
 
 
 def _sigmoid(x: np.ndarray) -> np.ndarray:
@@ -306,7 +332,11 @@ def _size_after(layer: Layer, size: int) -> int:
         case Choose(values=values):
             taken, given = 1, values.shape[1]
         case Mask(start=start, stop=stop):
-            taken = given = stop - start
+            taken = given = max(size, stop - start)
+        case Mixed(shift=shift, counts=counts):
+            taken, given = len(shift) + int(counts.sum()), len(shift) + len(counts)
+            shapes = dict.fromkeys(("scale", "low", "high", "whole"), shift.shape)
+            shapes["first"] = counts.shape
         case Pick(places=places):
             given = len(places)
             if places.min() < 0 or places.max() >= size:
@@ -317,6 +347,12 @@ def _size_after(layer: Layer, size: int) -> int:
             taken = given = len(values)
     if taken != size or given < 1:
         raise ValueError(f"takes {taken} values and gives {given}, but there are {size}")
+    _check_fields(layer, shapes)
+    return given
+
+
+def _check_fields(layer: Layer, shapes: dict[str, tuple[int, ...]]) -> None:
+    """ValueError unless the fields have these shapes and are finite."""
     for name, shape in shapes.items():
         if getattr(layer, name).shape != shape:
             raise ValueError(f"{name} has shape {getattr(layer, name).shape}, not {shape}")
@@ -324,4 +360,3 @@ def _size_after(layer: Layer, size: int) -> int:
         value = getattr(layer, field.name)
         if not isinstance(value, str) and not np.isfinite(value).all():
             raise ValueError(f"{field.name} is not finite")
-    return given

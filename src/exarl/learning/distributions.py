@@ -15,6 +15,8 @@ FORBIDDEN = -1e9
 """The logit, and the value, of an action that is not allowed: finite, so that gradients are."""
 
 _TINY = 1e-37  # as a float32 too
+_FEW = 4
+"""Rows that are drawn for one by one, which then takes less than arrays of all."""
 
 
 def log_softmax(xp: Namespace, logits: Array) -> Array:
@@ -69,15 +71,36 @@ def sample_among(xp: Namespace, logits: Array, uniform: Array) -> Array:
 
 def uniform_among(xp: Namespace, allowed: Array, uniform: Array) -> Array:
     """Actions [...], all that are allowed [..., A] equally likely, drawn with a uniform number each."""
+    if isinstance(allowed, np.ndarray) and allowed.ndim == 2 and len(allowed) <= _FEW:
+        pairs = zip(allowed, uniform.tolist(), strict=True)
+        return np.array([_one_among(*pair) for pair in pairs])
     counts = allowed.cumsum(-1)  # whole numbers, exact on every device
     number = xp.minimum(uniform[..., None] * counts[..., -1:], counts[..., -1:] - 0.5)
     return (counts <= number).sum(-1)
+
+
+def _one_among(allowed: np.ndarray, uniform: float) -> int:
+    """``uniform_among`` of one row [A]."""
+    places = allowed.nonzero()[0]
+    return int(places[int(min(uniform * len(places), len(places) - 0.5))])
 
 
 def categorical_entropy(xp: Namespace, logits: Array) -> Array:
     """[...]"""
     log_p = log_softmax(xp, logits)
     return -(xp.exp(log_p) * log_p).sum(-1)
+
+
+def categorical_projection(
+    xp: Namespace, places: Array, probabilities: Array, support: Array
+) -> Array:
+    """Probabilities [N, L] on the evenly spaced ``support`` [L] of a mass of ``probabilities`` [N, K]
+    at ``places`` [N, K]: each is shared by its two neighbours so that its mean stays, and what lies
+    beyond the ends is taken to lie there (Bellemare et al. 2017, arXiv 1707.06887)."""
+    inside = xp.clip(places, support[0], support[-1])[:, None, :]  # [N, 1, K]
+    distances = xp.abs(inside - support[:, None]) / (support[1] - support[0])  # [N, L, K]
+    projected: Array = xp.einsum("nlk,nk->nl", xp.maximum(1 - distances, 0), probabilities)
+    return projected
 
 
 def gaussian_log_prob(xp: Namespace, actions: Array, mean: Array, log_std: Array) -> Array:

@@ -135,12 +135,14 @@ def epsilon_greedy_among(
 ) -> Array:
     """``epsilon_greedy`` for what ``distributions.among`` gives: never an action that is forbidden, and
     where there are factors all of them at once, with a uniform number for each."""
-    greedy, explore = q_values.argmax(-1), uniform[:, 0] < epsilon
-    if isinstance(explore, np.ndarray) and True not in explore.tobytes():
-        return greedy
-    factors = q_values.ndim > 2
+    explore, factors = uniform[:, 0] < epsilon, q_values.ndim > 2
+    explorers = explore.tobytes() if isinstance(explore, np.ndarray) else None
+    if explorers is not None and True not in explorers:
+        return q_values.argmax(-1)
     drawn = uniform_among(xp, is_allowed(q_values), uniform[:, 1:] if factors else uniform[:, 1])
-    return xp.where(explore[:, None] if factors else explore, drawn, greedy)
+    if explorers is not None and False not in explorers:
+        return drawn
+    return xp.where(explore[:, None] if factors else explore, drawn, q_values.argmax(-1))
 
 
 def ou_noise(

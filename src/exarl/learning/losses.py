@@ -50,3 +50,38 @@ def huber(xp: Namespace, errors: Array, delta: float = 1.0) -> Array:
 def squared(xp: Namespace, errors: Array) -> Array:
     """Half the square."""
     return 0.5 * errors**2
+
+
+def quantile_huber(xp: Namespace, quantiles: Array, targets: Array) -> Array:
+    """The loss [N] of quantiles [N, K], for levels at the middles of K even parts, on equally likely
+    targets [N, L]: the mean over these, summed over the levels (arXiv 1710.10044)."""
+    count = quantiles.shape[-1]
+    levels = (xp.arange(count, dtype=np.float32) + 0.5) / count
+    errors = targets[:, None, :] - quantiles[:, :, None]  # [N, K, L]
+    weights = xp.abs(levels[:, None] - (errors < 0))
+    return (weights * huber(xp, errors)).mean(-1).sum(-1)
+
+
+MARGIN = 0.8
+"""By how much the value of the right action is to exceed all others."""
+
+
+def large_margin(xp: Namespace, q_values: Array, actions: Array) -> Array:
+    """By how much the best of the other actions, with a margin added, exceeds the one given, [...].
+
+    The loss of Hester et al. (arXiv 1704.03732). Values are not driven apart beyond the margin, so that
+    learning can go on from them.
+    """
+    others = xp.arange(q_values.shape[-1]) != actions[..., None]
+    value: Array = (q_values + MARGIN * others).max(-1) - select(xp, q_values, actions)
+    return value
+
+
+def gaussian_nll(xp: Namespace, mean: Array, log_var: Array, targets: Array) -> Array:
+    """Negative log-likelihood of a Gaussian, without its constant."""
+    return 0.5 * ((targets - mean) ** 2 * xp.exp(-log_var) + log_var)
+
+
+def bernoulli_nll(xp: Namespace, logits: Array, happened: Array) -> Array:
+    """Negative log-likelihood of what happened (True) or did not."""
+    return xp.logaddexp(0.0, xp.where(happened, -logits, logits))

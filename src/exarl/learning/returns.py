@@ -90,3 +90,24 @@ def vtrace(
     ahead = xp.concatenate([correction[1:], xp.zeros_like(correction[:1])])
     q_tm1 = r_t + discount_t * v_t + going_on * lambda_ * ahead
     return v_tm1 + correction, clipped * (q_tm1 - v_tm1)
+
+
+def q_lambda(
+    xp: Namespace,
+    v_t: Array,
+    r_t: Array,
+    discount_t: Array,
+    ended: Array,
+    lambda_: float | Array,
+) -> Array:
+    """Targets [T, B] of action values: returns that at each step are, by ``1 - lambda_``, cut off at
+    ``v_t``, the value of the best action where the step truly led (Peng's Q(lambda), as in Daley and
+    Amato 2019, arXiv 1810.09967).
+
+    ``discount_t`` is 0 where the step terminated, ``ended`` whether the next row belongs to another
+    episode; the last row is cut off, too.
+    """
+    last = xp.arange(len(r_t))[:, None] == len(r_t) - 1
+    passed_on = discount_t * lambda_ * xp.where(last, 0.0, 1 - ended)
+    # r + discount * ((1 - lambda) * v + lambda * next target), where the next one is passed on
+    return backward_sum(xp, r_t + (discount_t - passed_on) * v_t, passed_on)

@@ -28,12 +28,12 @@ def scattered(xp: Namespace, places: Array, keys: Array, table: tuple[int, int])
     rows, columns = (xp.uint32(side) for side in table)
     row, column = places // columns, places % columns
     for number in range(0, ROUNDS, 2):
-        row = (row + _hashed(xp, column, keys[number]) % rows) % rows
-        column = (column + _hashed(xp, row, keys[number + 1]) % columns) % columns
+        row = (row + hashed(xp, column, keys[number]) % rows) % rows
+        column = (column + hashed(xp, row, keys[number + 1]) % columns) % columns
     return row * columns + column
 
 
-def _hashed(xp: Namespace, numbers: Array, key: Array) -> Array:
+def hashed(xp: Namespace, numbers: Array, key: Array) -> Array:
     """32 bits that depend on every bit of a number and of the key: the last steps of MurmurHash3."""
     numbers = numbers ^ key
     numbers = (numbers ^ (numbers >> xp.uint32(16))) * xp.uint32(0x85EBCA6B)

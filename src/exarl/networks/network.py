@@ -9,6 +9,9 @@ import numpy as np
 
 from exarl.types import Array, Arrays, ArraySpec, Namespace, Params
 
+RUNNING = "running/"
+"""Parameters whose names begin so are not trained by gradients: they follow the batches (``learn``)."""
+
 
 class Network(Protocol):
     """Parameters, and one forward pass over an array namespace ``xp``.
@@ -38,3 +41,21 @@ class Network(Protocol):
         extra: Array | None = None,
     ) -> tuple[Array, Params]:
         """One step with memory [N, ...]: outputs [N, outputs], and the memory after it."""
+
+
+class BatchNetwork(Network, Protocol):
+    """A network that learns by the statistics of its batches, and acts by what it kept of them."""
+
+    @property
+    def normalises_batches(self) -> bool:
+        """Whether it does so as it is configured; then losses go through ``learn``."""
+
+    def learn(
+        self,
+        xp: Namespace,
+        params: Params,
+        observations: Array,
+        extra: Array | None = None,
+        renormalise: bool | Array = False,
+    ) -> tuple[Array, dict[str, Array]]:
+        """The outputs for a batch, and the ``running/`` parameters after it."""

@@ -87,6 +87,27 @@ class Parted:
         seen, more = self._split(xp, observations, extra)
         return self.inner.apply(xp, params, seen, *more)
 
+    @property
+    def normalises_batches(self) -> bool:
+        """Whether the inner network does."""
+        return bool(getattr(self.inner, "normalises_batches", False))
+
+    def learn(
+        self,
+        xp: Namespace,
+        params: Params,
+        observations: Array,
+        extra: Array | None = None,
+        renormalise: bool | Array = False,
+    ) -> tuple[Array, dict[str, Array]]:
+        """What the inner network, which must have it, makes of what it sees."""
+        seen, more = self._split(xp, observations, extra)
+        inner: Any = self.inner
+        learned: tuple[Array, dict[str, Array]] = inner.learn(
+            xp, params, seen, *more, renormalise=renormalise
+        )
+        return learned
+
     def exported(self, params: Arrays) -> tuple[Layer, ...]:
         """The layers of what it sees; ValueError where images and numbers go different ways."""
         if self.image or any(part.kind == "image" for part in self.seen):
@@ -102,6 +123,14 @@ class Parted:
     @property
     def memory(self) -> Mapping[str, ArraySpec]:
         return dict(getattr(self.inner, "memory", {}))
+
+    @property
+    def dropout(self) -> float:
+        return float(getattr(self.inner, "dropout", 0.0))
+
+    @property
+    def dropped(self) -> Mapping[str, int]:
+        return dict(getattr(self.inner, "dropped", {}))
 
     def step(
         self,

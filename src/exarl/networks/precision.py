@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from exarl.networks.network import Network
+from exarl.networks.network import RUNNING, Network
 from exarl.types import Array, Namespace, Params
 
 
@@ -34,6 +34,21 @@ class Reduced:
         inputs = [narrow(xp, array) for array in (observations, *more)]
         return self._network.apply(xp, _each(narrow, xp, params), *inputs).astype(xp.float32)
 
+    def learn(
+        self,
+        xp: Namespace,
+        params: Params,
+        observations: Array,
+        extra: Array | None = None,
+        renormalise: bool | Array = False,
+    ) -> tuple[Array, dict[str, Array]]:
+        """As of the network, which must have it; the running moments stay float32."""
+        inputs = [narrow(xp, array) for array in (observations, *_given(extra))]
+        outputs, after = self._network.learn(  # type: ignore[attr-defined]
+            xp, _each(narrow, xp, params), *inputs, renormalise=renormalise
+        )
+        return outputs.astype(xp.float32), after
+
     def step(
         self,
         xp: Namespace,
@@ -56,6 +71,15 @@ class Reduced:
         return outputs.astype(xp.float32), _each(widen, xp, after)
 
 
+def reduced(make: Callable[..., Network]) -> Callable[..., Network]:
+    """A function that makes the networks of ``make``, which then compute with fewer bits."""
+
+    def made(outputs: int, extra: int = 0) -> Network:
+        return Reduced(make(outputs, extra=extra) if extra else make(outputs))
+
+    return made
+
+
 def narrow(xp: Namespace, array: Array) -> Array:
     """Floating-point numbers as bfloat16; bytes and integers unchanged."""
     return array.astype(xp.bfloat16) if xp.issubdtype(array.dtype, xp.floating) else array
@@ -74,4 +98,7 @@ def _given(extra: Array | None) -> tuple[Array, ...]:
 def _each(
     change: Callable[[Namespace, Array], Array], xp: Namespace, arrays: Params
 ) -> dict[str, Array]:
-    return {name: change(xp, array) for name, array in arrays.items()}
+    return {
+        name: array if name.startswith(RUNNING) else change(xp, array)
+        for name, array in arrays.items()
+    }

@@ -141,6 +141,12 @@ def set_aside_newer(folder: Path, than: Path | None) -> None:
         shutil.rmtree(old, ignore_errors=True)
 
 
+def file_sum(path: Path, group: str) -> str | None:
+    """The SHA-256 of a group's file, as the checkpoint lists it; None in format 0, which has none."""
+    line = _read_sums(path).get(f"{group}{_SUFFIX}")
+    return line[:_DIGITS] if line else None
+
+
 # -- what a checkpoint holds ------------------------------------------------------------------------
 
 
@@ -178,7 +184,9 @@ def made_for(learner: LearnerConfig, model: Mapping[str, object], spec: EnvSpec)
     if spec.choices:
         numbers = [f"{spec.numbers} numbers"] if spec.mixed else []
         action = " and ".join([*numbers, *(f"one of {count}" for count in spec.choices)])
+    several = {"policies": ", ".join(learner.policies)} if learner.policies else {}
     return {
+        **several,
         "agent": learner.agent,
         "model_type": learner.model_type,
         "layer_norm": json.dumps(bool(model.get("layer_norm"))),

@@ -10,6 +10,8 @@ from exarl.records.trace import Tracer
 
 BEGINNING = ("start", "compile")
 """Phases of a learner before it can work; they do not tell how fast it is afterwards."""
+LEARNING = ("learn", "compile", "device")
+"""Phases in which a learner computes what it learns."""
 BOUNDS = (
     "environment",
     "uneven",

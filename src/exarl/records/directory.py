@@ -25,10 +25,13 @@ _FILES = {
     "summary": "summary.json",
     "checkpoints": "checkpoints",
     "best": "best",
+    "start": "start",
+    "controller": "controller.json",
     "evaluations": "evaluations.csv",
     "events": "events",
     "logs": "logs",
     "envs": "envs",
+    "data": "data",
     "population": "population.csv",
     "curve": "learning_curve.png",
     "trace": "trace.json",
@@ -174,7 +177,7 @@ def open_run(path: str | os.PathLike[str], *, fixed: bool = False) -> RunDirecto
 
 def sweep_left_over(run: RunDirectory) -> None:
     """Remove unfinished files of killed processes; only the holder of the run may call this."""
-    for folder in (run.path, run.logs, run.checkpoints, run.best):
+    for folder in (run.path, run.logs, run.checkpoints, run.best, run.data):
         for path in folder.glob(".*.tmp"):
             with contextlib.suppress(OSError):
                 waits = path.name.startswith(f".{run.lock.name}.")  # the card of a waiting process

@@ -12,7 +12,7 @@ from exarl.errors import ExarlError
 from exarl.records.directory import RunDirectory, write_json
 from exarl.records.follow import last_row
 from exarl.records.lock import clear, part_of, store_error
-from exarl.records.metrics import FROM_BLOCKS, finite
+from exarl.records.metrics import COLUMNS, FROM_BLOCKS, finite
 from exarl.records.state import FAILED, ended_as, read_summary
 from exarl.types import FAILURES
 
@@ -104,5 +104,6 @@ def _from_last_row(run: RunDirectory) -> dict[str, Any]:
         "last_evaluation": None,
         "last_reward_mean": finite(row, "episode_reward_mean"),
         **{column: count(column) for column in FROM_BLOCKS},
+        **{column: finite(row, column) or 0.0 for column in COLUMNS if column.startswith("core_")},
         "env_failures": {kind: count(f"env_{kind}") for kind in FAILURES},
     }

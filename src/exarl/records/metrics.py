@@ -20,7 +20,10 @@ from exarl.records.replacing import replacing
 from exarl.records.sinks import MetricsSink
 from exarl.types import FAILURES, Block, EpisodeInfo
 
-FROM_BLOCKS: dict[str, Callable[[Block], int]] = {"env_restarts": lambda block: block.restarts}
+FROM_BLOCKS: dict[str, Callable[[Block], int]] = {
+    "env_restarts": lambda block: block.restarts,
+    "simulations_total": lambda block: block.simulations,
+}
 """Columns that add up over blocks: what one block adds. A line here makes a column of progress.csv,
 result.jsonl and summary.json, counted over all learners and kept in checkpoints."""
 
@@ -37,6 +40,9 @@ COLUMNS = (
     "policy_lag_max",
     *FROM_BLOCKS,
     *(f"env_{kind}" for kind in FAILURES),
+    "core_hours_simulated",
+    "core_hours_learner",
+    "core_hours_total",
     "time_total_s",
     "steps_per_s",
     "updates_per_s",
@@ -58,7 +64,10 @@ log = logging.getLogger(__name__)
 
 def is_timing(column: str) -> bool:
     """Whether a column measures the machine rather than the learning."""
-    return column.startswith(("time_", "time/")) or column in ("steps_per_s", "updates_per_s")
+    return column.startswith(("time_", "time/", "core_hours_")) or column in (
+        "steps_per_s",
+        "updates_per_s",
+    )
 
 
 def row_due(iteration: int) -> bool:

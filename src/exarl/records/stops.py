@@ -19,12 +19,13 @@ Limits = Mapping[str, float | None]
 """The limits that are set, by the parameters that set them."""
 
 REWARD = "episode_reward_mean"
+CORE_HOURS = "core_hours_total"
 
 
 @dataclass(frozen=True)
 class StopRule:
     """Ends a run when ``column`` of its metrics reaches the limit: a column that counts
-    (``Counters.column``), the time, or the mean return.
+    (``Counters.column``), the time, the core-hours, or the mean return.
 
     ``key`` is the parameter that sets the limit. It is also the ``reason`` in summary.json, which
     ``exarl runs`` and the answer to a resume of a finished run show.
@@ -56,7 +57,9 @@ def _on_the_clock(row: Row, done: float, limit: float) -> float:
 RULES = (
     StopRule("total_steps", "timesteps_total", "timesteps_total", _at_step_rate),
     StopRule("n_episodes", "episodes_total", "episodes_total", _at_rate_so_far),
+    StopRule("updates", "updates_total", "updates_total", _at_rate_so_far),
     StopRule("wall_time", "time_total_s", "wall_s", _on_the_clock),
+    StopRule("core_hours", CORE_HOURS, CORE_HOURS, _at_rate_so_far),
     StopRule("target_reward", REWARD, "last_reward_mean"),
 )
 """In the order in which a run that meets several reports them."""
@@ -70,6 +73,8 @@ def first_met(config: LearnerConfig, reached: Callable[[str], float | None]) -> 
     """
     for rule in RULES:
         limit = getattr(config, rule.key)
+        if rule.key == "total_steps" and config.offline:
+            continue  # such a run makes no steps, and ends by its updates
         if limit is not None and (value := reached(rule.column)) is not None and value >= limit:
             return rule.key
     return None

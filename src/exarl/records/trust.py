@@ -30,6 +30,7 @@ def names_of_run(data: Mapping[str, Any]) -> list[str]:
     """What the ``config.json`` of a run names outside of EXARL and Gymnasium, as texts for the user."""
     learner = data["learner"]
     found = [_selected(key, learner.get(key)) for key in SELECTORS.values()]
+    found += [f"residual '{text}'" for text in _texts(learner.get("residual"))]
     found += [f"log_to {service}" for service in _texts(learner.get("log_to"))]
     for family in FAMILIES[1:]:
         for key, value in data[family].items():

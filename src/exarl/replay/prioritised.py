@@ -40,6 +40,11 @@ class PrioritisedReplay(Ring):
         With them come "index" (int64), the number of each row as ``update`` takes it, and "weight"
         (float32), (N p)^-beta over its maximum along the last axis.
         """
+        drawn = self.draw(rng, *shape, beta=beta)
+        return {**self.take(drawn.pop("places")), **drawn}
+
+    def draw(self, rng: np.random.Generator, *shape: int, beta: float = 0.4) -> Arrays:
+        """What ``sample`` gives, but for the rows the "places" where they stand, for ``take``."""
         if not self.size:
             raise ValueError("cannot sample from an empty replay")
         places = self._tree.find((rng.random(shape) * self._tree.total).ravel()).reshape(shape)
@@ -47,7 +52,7 @@ class PrioritisedReplay(Ring):
         weights = (priorities.min(-1, keepdims=True) / priorities) ** beta  # N and the sum cancel
         # The newest number that stands in a place.
         numbers = places + (self._next - 1 - places) // self.capacity * self.capacity
-        return {**self._take(places), "index": numbers, "weight": weights.astype(np.float32)}
+        return {"places": places, "index": numbers, "weight": weights.astype(np.float32)}
 
     def update(self, index: np.ndarray, priorities: np.ndarray) -> None:
         """Set the priorities of sampled rows; of duplicates the last wins.

@@ -40,7 +40,13 @@ class Ring:
         self._next += count
         self.size = min(self.size + count, self.capacity)
 
-    def _take(self, places: np.ndarray) -> Arrays:
+    @property
+    def row_bytes(self) -> int:
+        """The memory of a row."""
+        return sum(array[:1].nbytes for array in self._rows.values())
+
+    def take(self, places: np.ndarray) -> Arrays:
+        """The rows that stand in these places."""
         return {name: array.take(places, axis=0) for name, array in self._rows.items()}
 
     def state(self) -> Arrays:

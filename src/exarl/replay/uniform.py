@@ -13,6 +13,10 @@ class UniformReplay(Ring):
 
     def sample(self, rng: np.random.Generator, *shape: int) -> Arrays:
         """Rows drawn with replacement, each array with the leading ``shape``."""
+        return self.take(self.draw(rng, *shape)["places"])
+
+    def draw(self, rng: np.random.Generator, *shape: int) -> Arrays:
+        """The "places" of what ``sample`` gives, for ``take``."""
         if not self.size:
             raise ValueError("cannot sample from an empty replay")
-        return self._take(rng.integers(self.size, size=shape))
+        return {"places": rng.integers(self.size, size=shape)}

@@ -8,16 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from exarl.display.curve import column, thin
+from exarl.display.curve import AXES, column, evaluated_at, thin
 from exarl.report.groups import Group
 from exarl.report.page import COLORS, Figure, figure
 from exarl.report.read import Run
 
-AXES = {
-    "steps": ("timesteps_total", "environment steps"),
-    "time": ("time_total_s", "wall time (s)"),
-    "updates": ("updates_total", "updates"),
-}
 MOST_POINTS, FEWEST_POINTS, ALL_POINTS = 1000, 50, 30_000  # per line; of all lines of a figure
 BAND_POINTS = 300
 RATE_POINTS = 50
@@ -120,9 +115,14 @@ def of_rows(key: str, axis: str) -> Callable[[Run], Curve]:
     return take
 
 
-def of_evaluations(run: Run) -> Curve:
-    rows = run.evaluations
-    return _finite(column(rows, "timesteps_total"), column(rows, "reward_mean"))
+def of_evaluations(axis: str) -> Callable[[Run], Curve]:
+    """The curve of a run's evaluations."""
+
+    def take(run: Run) -> Curve:
+        places = evaluated_at(run.evaluations, run.rows, axis)
+        return _finite(places, column(run.evaluations, "reward_mean"))
+
+    return take
 
 
 def rate_of(key: str) -> Callable[[Run], Curve]:

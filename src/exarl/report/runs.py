@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from exarl.display.curve import AXES, Curve
 from exarl.records.metrics import COLUMNS, finite
 from exarl.records.state import FAILED, FINISHED, KILLED, RUNNING, STOPPED, UNKNOWN
 from exarl.report import figures
@@ -23,7 +24,7 @@ def sections(groups: Sequence[Group], x: str = "steps") -> list[Section]:
     found = [
         _overview(groups),
         _learning(groups, x),
-        _evaluations(groups),
+        _evaluations(groups, x),
         _metrics(groups, x),
         _throughput(groups),
         _time_split(groups),
@@ -37,8 +38,9 @@ def sections(groups: Sequence[Group], x: str = "steps") -> list[Section]:
 
 
 def _overview(groups: Sequence[Group]) -> Section:
-    head = ("group", "environment", "runs", "state", "steps", "wall time (s)", "best reward",
-            "last reward", "evaluation", "steps/s", "updates/s")  # fmt: skip
+    head = ("group", "environment", "runs", "state", "steps", "simulations", "core-hours",
+            "wall time (s)", "best reward", "last reward", "evaluation", "steps/s",
+            "updates/s")  # fmt: skip
     rows: list[list[Cell]] = []
     for group in groups:
         totals = [_totals(run) for run in group.runs]
@@ -80,6 +82,8 @@ def _totals(run: Run) -> tuple[float | None, ...]:
     ]
     return (
         run.total("timesteps_total"),
+        run.total("simulations_total"),
+        run.total("core_hours_total"),
         seconds,
         max(rewards, default=None) if best is None else best,
         (rewards[-1] if rewards else None) if last is None else last,
@@ -95,7 +99,8 @@ def _best_evaluation(run: Run) -> float | None:
 
 
 def _learning(groups: Sequence[Group], x: str) -> Section | None:
-    drawn = _by_axis(groups, "episode_reward_mean", "mean return of the last episodes", x)
+    title = "mean return of the last episodes"
+    drawn = _by_axis(groups, lambda axis: figures.of_rows("episode_reward_mean", axis), title, x)
     if drawn is None:
         return None
     words = (
@@ -109,10 +114,8 @@ def _learning(groups: Sequence[Group], x: str) -> Section | None:
     return section("Learning curves", words, drawn)
 
 
-def _evaluations(groups: Sequence[Group]) -> Section | None:
-    drawn = figures.curves(
-        groups, figures.of_evaluations, "environment steps", "mean return, greedy policy"
-    )
+def _evaluations(groups: Sequence[Group], x: str) -> Section | None:
+    drawn = _by_axis(groups, figures.of_evaluations, "mean return, greedy policy", x)
     words = "Mean return of the greedy policy, evaluated during training (eval_interval)."
     return None if drawn is None else section("Evaluations", words, drawn)
 
@@ -127,7 +130,7 @@ def _metrics(groups: Sequence[Group], x: str) -> Section | None:
         if key not in COLUMNS and not key.startswith("time/")
     )
     ordered = sorted(names, key=lambda name: "loss" not in name)[:MOST_METRICS]
-    axis = figures.AXES[x][1]
+    axis = AXES[x][1]
     return _tabbed(
         "Losses and other metrics",
         {
@@ -189,7 +192,7 @@ def _lag(groups: Sequence[Group], x: str) -> Section | None:
         return None
     drawn = {
         f"{which} of a row": figures.curves(
-            lagged, figures.of_rows(f"policy_lag_{which}", x), figures.AXES[x][1], "versions"
+            lagged, figures.of_rows(f"policy_lag_{which}", x), AXES[x][1], "versions"
         )
         for which in ("mean", "max")
     }
@@ -302,14 +305,13 @@ def _ranks(layout: Mapping[str, Any]) -> str:
     return f"{world}: {layout.get('learners')} learning, {layout.get('actors')} acting"
 
 
-def _by_axis(groups: Sequence[Group], key: str, title: str, first: str) -> Part | None:
+def _by_axis(
+    groups: Sequence[Group], take: Callable[[str], Callable[[Run], Curve]], title: str, first: str
+) -> Part | None:
     """One figure per x axis, as tabs; None without data."""
-    order = [first, *(axis for axis in figures.AXES if axis != first)]
+    order = [first, *(axis for axis in AXES if axis != first)]
     drawn = {
-        figures.AXES[axis][1]: figures.curves(
-            groups, figures.of_rows(key, axis), figures.AXES[axis][1], title
-        )
-        for axis in order
+        AXES[axis][1]: figures.curves(groups, take(axis), AXES[axis][1], title) for axis in order
     }
     shown = {label: each for label, each in drawn.items() if each is not None}
     return tabs(shown) if shown else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,16 +15,21 @@ from exarl.acting.evaluation import Evaluator
 from exarl.acting.joint_episode import JointEpisode
 from exarl.agents.base import ExaAgent, NoParameters
 from exarl.agents.constraints import Constraints
+from exarl.agents.policies import Policies
 from exarl.config import Configuration, LearnerConfig
+from exarl.config.grammar import read_policies
 from exarl.envs import make_env
 from exarl.envs.base import Env, Space, described
+from exarl.envs.common_form import together
 from exarl.envs.context import make_context
 from exarl.envs.episode import Episode
 from exarl.envs.external.env import Timeouts
 from exarl.envs.guard import Guard, close_quietly
 from exarl.envs.isolation import isolate
-from exarl.envs.joint import joint_of, members_of
+from exarl.envs.joint import joint_of, members_of, policies_in
+from exarl.envs.member import make_episode
 from exarl.envs.registration import asks_for
+from exarl.envs.residual import Residual
 from exarl.envs.space_json import space_to_json
 from exarl.envs.spaces import SpaceAdapter, adapt
 from exarl.envs.structured import unflattened
@@ -32,6 +37,7 @@ from exarl.errors import ConfigError
 from exarl.learning.exploration import EVALUATION
 from exarl.networks.parted import network_of
 from exarl.records.directory import RunDirectory, made_folder
+from exarl.run.residual import with_controller
 from exarl.types import EnvSpec
 from exarl.workflows.base import ExaWorkflow
 
@@ -78,30 +84,41 @@ def build_env(
         if home is not None and asks_for(learner.env, "context"):
             undo.enter_context(made_folder(home.work_dir))
             options["context"] = make_context(home.index, home.rank, learner.seed, home.work_dir)
-        options["weights"] = learner.weights
+        options |= {"weights": learner.weights, "preferences": learner.preferences}
         if isolated:
             timeouts = Timeouts(learner.step_timeout, learner.reset_timeout)
             if home is not None:
                 options |= {"output": home.output, "who": f"environment {home.index}"}
             options["info"] = bool(learner.log_info or costs_of(configuration))
-            return isolate(learner.env, values, timeouts=timeouts, **options)
-        env, limit = make_env(learner.env, values, comm=comm, **options)
-        check_agents(learner, env)
-        return env, limit
+            made: tuple[Env, int | None] = isolate(
+                learner.env, values, timeouts=timeouts, **options
+            )
+        else:
+            options["common_reward"] = learner.common_reward
+            options["policies"] = read_policies(learner.policies)
+            made = make_env(learner.env, values, comm=comm, **options)
+            check_agents(learner, made[0])
+        return with_controller(learner, made[0]), made[1]
 
 
 def check_agents(learner: LearnerConfig, env: Env) -> None:
-    """ConfigError where ``env`` has several agents and something in the run needs one; closes it."""
+    """ConfigError where ``env`` has several agents and something in the run needs one, or the other
+    way round; closes it."""
+    several = joint_of(env) is not None
     refused = {
         "process_per_env": learner.process_per_env > 1,
         "env_failure restart": learner.env_failure == "restart",
     }
-    for key, given in refused.items():
-        if given and joint_of(env) is not None:
+    for_several = {
+        "policies": bool(learner.policies),
+        "agents_change": learner.agents_change,
+        "common_reward": learner.common_reward,
+    }
+    for key, given in (refused if several else for_several).items():
+        if given:
             close_quietly(env)
-            raise ConfigError(
-                f"{key} cannot be used with '{learner.env}', which has several agents"
-            )
+            has = "which has several agents" if several else "which is not one of several agents"
+            raise ConfigError(f"{key} cannot be used with '{learner.env}', {has}")
 
 
 def build_episode(
@@ -116,15 +133,46 @@ def build_episode(
     """
     env, limit = build_env(configuration, comm, home, **options)
     limit = configuration.learner.n_steps or limit
-    member = members_of(env)[0]
-    seen, acted = member.observation_space, member.action_space
     try:
-        adapter = adapter_for(configuration, seen, acted, limit)
+        spaces = [(one.observation_space, one.action_space) for one in members_of(env)]
+        adapter = adapter_of(configuration, spaces, policies_in(env), limit)
     except ConfigError:
         close_quietly(env)
         raise
-    spec = dataclasses.replace(adapter.spec, about=described(env), spaces=written(seen, acted))
+    stored = dict(adapter.spec.spaces)
+    if stored and isinstance(env, Residual):
+        base = written(*env.base_spaces)
+        stored |= {f"base_{name}": space for name, space in base.items()}
+    spec = dataclasses.replace(adapter.spec, about=described(env), spaces=stored)
     return env, dataclasses.replace(adapter, spec=spec), limit
+
+
+def adapter_of(
+    configuration: Configuration,
+    spaces: Sequence[tuple[Space, Space]],
+    policies: Mapping[str, tuple[int, ...]],
+    limit: int | None,
+) -> SpaceAdapter:
+    """The adapter for an environment, given the spaces of each of its agents and, where not all share
+    one, the places of those of each policy; ConfigError where the chosen agent cannot use it."""
+    change = configuration.learner.agents_change
+
+    def of(seen: Space, acted: Space) -> SpaceAdapter:
+        adapter = adapter_for(configuration, seen, acted, limit)
+        spec = dataclasses.replace(
+            adapter.spec,
+            spaces=written(seen, acted),
+            agents_change=change,
+            agents=len(spaces),
+        )
+        return dataclasses.replace(adapter, spec=spec)
+
+    if not policies:
+        return of(*spaces[0])
+    adapter = together({name: of(*spaces[at[0]]) for name, at in policies.items()}, policies)
+    return dataclasses.replace(
+        adapter, spec=dataclasses.replace(adapter.spec, agents_change=change)
+    )
 
 
 def adapter_for(
@@ -203,17 +251,27 @@ def build_guard(
     )
 
 
-def build_agent(configuration: Configuration, spec: EnvSpec) -> ExaAgent:
-    """The chosen agent with the chosen network, not yet a learner."""
+def build_agent(configuration: Configuration, spec: EnvSpec, seed: int | None = None) -> ExaAgent:
+    """The chosen agent with the chosen network, not yet a learner; for several policies, one agent of
+    as many. ``seed`` is by default the run's."""
     learner = configuration.learner
+    if spec.policies:
+        several = Policies(
+            spec, lambda p, own: build_agent(configuration, p.spec, own), learner.seed
+        )
+        several.total_steps = learner.total_steps
+        return several
     agent_class = registry.agents.load(learner.agent)
     network_class = registry.networks.load(learner.model_type)
     network_config = configuration.build("model", getattr(network_class, "Config", NoParameters))
     network = partial(network_of(spec, network_class), network_config, spec.observation)
     agent: ExaAgent = agent_class(
-        spec, configuration.build("agent", agent_class.Config), network, learner.seed
+        spec,
+        configuration.build("agent", agent_class.Config),
+        network,
+        learner.seed if seed is None else seed,
     )
-    agent.total_steps = learner.total_steps
+    agent.total_steps = learner.total_steps or None  # 0: it makes none
     return agent
 
 
@@ -227,7 +285,7 @@ def build_evaluator(configuration: Configuration, home: Home) -> Evaluator | Non
     # Not environment 0, whose episodes 'exarl evaluate' plays: these here choose the best weights.
     episode = whole_episode(
         env,
-        lambda member: Episode(
+        lambda member: make_episode(
             member, adapter, limit, learner.seed, 1, EVALUATION, guard, log_info=learner.log_info
         ),
     )

@@ -8,6 +8,8 @@ from exarl.config import Configuration
 from exarl.errors import ConfigError
 from exarl.records.sinks import check_sinks
 from exarl.run.build import build_workflow
+from exarl.run.prior import check_prior
+from exarl.run.recording import check_recording
 
 
 def plan(configuration: Configuration, ranks: int, serial: bool = False) -> Layout:
@@ -31,6 +33,8 @@ def check_configuration(configuration: Configuration, ranks: int = 1) -> None:
     """Raise ConfigError for what can be known to fail before anything is built or started."""
     learner = configuration.learner
     check_sinks(learner.log_to, learner.log_online)
+    check_recording(learner)
+    check_prior(configuration)
     workflow = build_workflow(configuration)
     workflow.check(learner, ranks)
     several = learner.learner_procs > 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import sys
@@ -26,15 +27,15 @@ from exarl.config import (
 )
 from exarl.envs import describe_env
 from exarl.errors import ConfigError
-from exarl.records.directory import RunDirectory, expand, read_json, write_json, writing
+from exarl.records.directory import RunDirectory, absolute, expand, read_json, write_json, writing
 from exarl.records.state import FAILED, ended_as
 from exarl.records.stops import met_by_summary
 from exarl.records.trust import check_run, sealed_again
 
 WHERE = ("run_dir", "output_dir")
 LOGGED = ("log_info", "log_level", "log_to", "log_online", "log_project")
-KEPT = ("checkpoint_interval", "keep_checkpoints", "on_divergence")
-OBSERVED = (*LOGGED, *KEPT, "profile", "watchdog")
+KEPT = ("checkpoint_interval", "keep_checkpoints", "on_divergence", "record_limit")
+OBSERVED = (*LOGGED, *KEPT, "curve_x", "profile", "watchdog")
 GUARDED = ("env_failure", "env_isolation", "step_timeout", "reset_timeout", "max_env_failures")
 ELSEWHERE = ("workflow.listen", "workflow.actor_timeout")
 """Where a run is reached: it may go on at another address. This is not stored."""
@@ -70,7 +71,19 @@ def configure(
         Source(given, "command line", text=True),
     ]
     weak = [] if chosen is None else [_chosen(chosen)]
-    return load(lookup, explicit, config=expand(config) if config else None, weak=weak)
+    found = load(lookup, explicit, config=expand(config) if config else None, weak=weak)
+    return _with_absolute_paths(found)
+
+
+def _with_absolute_paths(configuration: Configuration) -> Configuration:
+    """The configuration with the paths of its prior data absolute, so that a run finds them again."""
+    if not configuration.learner.prior_data:
+        return configuration
+    found = tuple(str(absolute(path)) for path in configuration.learner.prior_data)
+    learner = dataclasses.replace(configuration.learner, prior_data=found)
+    own = {**configuration.values["learner"], "prior_data": found}
+    values = {**configuration.values, "learner": own}
+    return dataclasses.replace(configuration, learner=learner, values=values)
 
 
 def _chosen(text: str) -> Source:
@@ -132,6 +145,8 @@ def check_same_run(run: RunDirectory, configuration: Configuration) -> None:
     """
     stored = read_json(run.config)
     asked = json.loads(json.dumps(configuration.to_json()))
+    if (stored["learner"].get("total_steps") == 0) != configuration.learner.offline:
+        raise ConfigError(f"total_steps of {run.path} cannot change from 0, or to it")
     for family in FAMILIES:
         for key, value in asked[family].items():
             added = key not in stored[family]

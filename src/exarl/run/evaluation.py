@@ -13,19 +13,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 import numpy as np
 
 from exarl import registry
-from exarl.acting.evaluation import Choose, Played
+from exarl.acting.evaluation import Choose, Move, OnStep, Played
 from exarl.acting.joint_episode import JointEpisode
 from exarl.config import Configuration, parse_flags
-from exarl.envs.base import Env, Space
 from exarl.envs.episode import Episode
 from exarl.envs.layout import apart
+from exarl.envs.member import MemberEpisode
 from exarl.errors import ConfigError
 from exarl.records.directory import RunDirectory, open_run
 from exarl.records.metrics import info_columns
 from exarl.run.abort import abort
-from exarl.run.build import adapter_for, build_agent
+from exarl.run.build import adapter_of, build_agent
 from exarl.run.configure import configure, configure_again
 from exarl.run.policy import TrainedPolicy, policy_of
+from exarl.run.residual import ResidualPolicy, controller_named, without_controller
 from exarl.run.stage import Stage, check_groups
 
 if TYPE_CHECKING:
@@ -105,8 +106,12 @@ class Spectator(NamedTuple):
 
     on_episode: Callable[[Contestant, int, Played], None] = lambda contestant, number, played: None
     """Called on the first rank with each episode of each policy, in order."""
-    on_step: Callable[[Env], None] | None = None
-    """Called in the first episode, with the environment after reset and after each step."""
+    on_step: OnStep | None = None
+    """Called with the first episode, after reset and after each step."""
+    on_start: Callable[[Stage], None] = lambda stage: None
+    """Called once, before the first episode."""
+    on_move: Callable[[Move], None] | None = None
+    """Called with each step that this process plays."""
 
 
 def evaluate(
@@ -167,7 +172,7 @@ def compare(
     common = next(iter(settings.values()), None) or configure(None, flags, given)
     check_groups(common.learner.process_per_env, comm.size if comm is not None else 1)
     try:
-        with Stage(common, comm, options) as stage:
+        with Stage(without_controller(common), comm, options) as stage:
             if stage.serve():
                 return []
             contestants = []
@@ -175,16 +180,22 @@ def compare(
                 acting = source
                 if isinstance(source, RunDirectory):
                     acting = policy_of(
-                        source, settings[i], stage.spaces, checkpoint=checkpoint, best=best
+                        source,
+                        settings[i],
+                        stage.spaces,
+                        stage.policies,
+                        checkpoint=checkpoint,
+                        best=best,
                     )
                 elif isinstance(source, str):
                     own = configure(
                         None, flags, {"env": common.learner.env, **given, "agent": source}
                     )
-                    acting = untrained(own, stage.spaces)
+                    acting = untrained(own, stage)
                 elif isinstance(source, type):
                     acting = source(env=stage.env) if "env" in parameters_of(source) else source()
                 contestants.append(contestant(name_of(policies[i]), common.learner.env, acting))
+            spectator.on_start(stage)
             return _play_all(contestants, stage, episodes, spectator)
     except BaseException as error:
         if comm is not None:
@@ -201,7 +212,8 @@ def _play_all(
     results: list[EvaluationResult] = []
     for each in contestants:
         watch = None if results else spectator.on_step
-        played = stage.play(each.choose, episodes, partial(spectator.on_episode, each), watch)
+        told = partial(spectator.on_episode, each)
+        played = stage.play(each.choose, episodes, told, watch, spectator.on_move)
         results.append(EvaluationResult(each.name, each.env, played, each.steps))
     return results if stage.first else []
 
@@ -216,11 +228,7 @@ def source_of(policy: AnyPolicy) -> Any:
         return open_run(text, fixed=True)
     if text in registry.agents:
         return text
-    module, _, attribute = text.partition(":")
-    try:
-        return getattr(registry.import_named(module), attribute)
-    except (ImportError, AttributeError, ValueError, TypeError) as error:
-        raise ConfigError(f"controller '{text}' cannot be imported: {error}") from error
+    return controller_named(text)
 
 
 def check_one_environment(settings: Sequence[tuple[AnyPolicy, Configuration]]) -> None:
@@ -236,10 +244,13 @@ def check_one_environment(settings: Sequence[tuple[AnyPolicy, Configuration]]) -
         raise ConfigError(f"{name} and {policy} have different environments: {differs}")
 
 
-def untrained(configuration: Configuration, spaces: tuple[Space, Space]) -> TrainedPolicy:
+def untrained(configuration: Configuration, stage: Stage) -> TrainedPolicy:
     """A new agent, as it begins."""
-    adapter = adapter_for(configuration, *spaces, configuration.learner.n_steps)
-    return TrainedPolicy(build_agent(configuration, adapter.spec), adapter, spaces)
+    residual = ResidualPolicy.of(configuration, stage.spaces[0])
+    acting = [residual.spaces] if residual is not None else stage.spaces
+    adapter = adapter_of(configuration, acting, stage.policies, configuration.learner.n_steps)
+    agent = build_agent(configuration, adapter.spec)
+    return TrainedPolicy(agent, adapter, stage.spaces[0], residual=residual)
 
 
 def parameters_of(function: Callable[..., Any]) -> set[str]:
@@ -268,6 +279,8 @@ def contestant(name: str, env: str, policy: Any) -> Contestant:
             reset()
             if isinstance(policy, TrainedPolicy):
                 policy.agent.begin_episode(episode.number)
+        elif isinstance(policy, TrainedPolicy) and isinstance(episode, JointEpisode):
+            policy.reset(episode.fresh)
         several = isinstance(episode, JointEpisode)
         members = episode.members if isinstance(episode, JointEpisode) else [episode]
         if isinstance(policy, TrainedPolicy):
@@ -280,7 +293,10 @@ def contestant(name: str, env: str, policy: Any) -> Contestant:
 
 
 def _asked(act: Callable[..., Any], asks: set[str], episode: Episode) -> Any:
-    """What a controller does in an episode, told what it ``asks`` for."""
+    """What a controller does in an episode, told what it ``asks`` for; None for an agent that is not
+    there."""
+    if isinstance(episode, MemberEpisode) and not episode.present:
+        return None
     observation, mask = apart(episode.env.observation_space, episode.raw)
     told = {"mask": mask, "agent": episode.agent}
     return act(observation, **{name: told[name] for name in asks if told[name] is not None})

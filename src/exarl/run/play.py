@@ -23,6 +23,7 @@ from exarl.records.metrics import finite, read_rows, read_table
 from exarl.records.profile import profiled
 from exarl.records.trace import merge
 from exarl.run.build import build_agent
+from exarl.run.prior import load_prior
 from exarl.run.process import (
     Environments,
     build_actor,
@@ -34,7 +35,8 @@ from exarl.run.process import (
 )
 from exarl.run.start import load_stored, open_log, open_or_create
 from exarl.run.task import Peers, ProcessTask
-from exarl.training.process import Learner, RunOutcome
+from exarl.training.before import clone, learn_offline
+from exarl.training.process import Actor, Learner, RunOutcome
 
 log = logging.getLogger(__name__)
 
@@ -98,6 +100,7 @@ def play(
         process = build_process(task, peers, environments)
         task.workflow.ready(process)
         library = peers.library
+        prior = load_prior(task.configuration, process.agent.spec) if role.learns else None
         newest = None if role.rank else open_or_create(task, process.agent.spec, library)
         path = peers.share(str(newest) if newest is not None else None)
         rank_log = open_log(task, stack)
@@ -107,16 +110,18 @@ def play(
         states = peers.hand_out(stored.states if stored is not None else {})
         actor = None
         if role.acts and environments is not None:
-            actor = build_actor(process, environments, states, fresh=path is None)
+            actor = build_actor(
+                process, environments, states, fresh=path is None and not task.config.prior_data
+            )
         if role.learns:
             with clock.phase("start"):
                 progress = open_progress(show, stack)
-                learner = build_learner(task, process, peers, stored, actor, progress, stack)
+                learner = build_learner(task, process, peers, stored, actor, progress, stack, prior)
         profile = task.run.rank_file("profile", role.rank, "prof")
         part = learner or actor
         assert part is not None
         with profiled(profile if task.config.profile == "cprofile" else None):
-            outcome = task.workflow.run(part) or RunOutcome()
+            outcome = run_part(task, part)
         peers.dismiss()
         write_trace(task)
         if learner is None or role.rank:
@@ -125,6 +130,16 @@ def play(
     except BaseException as error:
         record_failure(task, error, rank_log, learner)
         raise
+
+
+def run_part(task: ProcessTask, part: Actor | Learner) -> RunOutcome:
+    """What the workflow does; before it, or in its place, what is learned from prior data."""
+    if isinstance(part, Learner):
+        clone(part)
+        if part.config.offline:
+            learn_offline(part)
+            return RunOutcome()
+    return task.workflow.run(part) or RunOutcome()
 
 
 def serve(task: ProcessTask, environments: Environments) -> None:
@@ -152,7 +167,8 @@ def finish(
         log.warning("no learning curve: cannot read %s: %s", run.result, reason(error))
         return result
     title = f"{config.agent} on {config.env} ({config.workflow}, seed {config.seed})"
-    draw_curve(rows, run.curve, title, config.target_reward, read_table(run.evaluations))
+    evaluations = read_table(run.evaluations)
+    draw_curve(rows, run.curve, title, config.target_reward, evaluations, config.curve_x)
     return result
 
 

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from exarl.agents.base import ExaAgent
+from exarl.agents.policies import Policies
 from exarl.config import Configuration, Declared
 from exarl.envs.base import Space
-from exarl.envs.joint import members_of
+from exarl.envs.joint import members_of, policies_in
 from exarl.envs.layout import Flattened
 from exarl.envs.masks import KEY, SEEN, own_space
 from exarl.envs.space_json import space_from_json
@@ -29,8 +30,9 @@ from exarl.records.checkpoint import (
     weights_of,
 )
 from exarl.records.directory import RunDirectory, open_run, read_json
-from exarl.run.build import adapter_for, build_agent, build_env
+from exarl.run.build import adapter_of, build_agent, build_env
 from exarl.run.configure import configure_again, lookup
+from exarl.run.residual import ResidualPolicy, without_controller
 from exarl.types import Arrays
 
 
@@ -47,10 +49,12 @@ class TrainedPolicy:
         adapter: SpaceAdapter,
         spaces: tuple[Space, Space],
         steps: int | None = None,
+        residual: ResidualPolicy | None = None,
     ) -> None:
         self._seen, self.action_space = spaces
         self.observation_space = own_space(self._seen)
         self.agent, self.adapter, self.steps = agent, adapter, steps
+        self.residual = residual
         self._memory: Arrays = {}
         self._frames: np.ndarray | None = None  # [rows, frames, ...]
         self._rows = 0
@@ -59,7 +63,12 @@ class TrainedPolicy:
         """Forget what was seen: an episode begins. With ``rows``, in these environments of a batch."""
         if rows is None:
             self._memory, self._frames, self._rows = {}, None, 0
+            if self.residual is not None:
+                self.residual.begin()
             return
+        if self.residual is not None:
+            for row in rows:
+                self.residual.begin(row)
         for array in self._memory.values():
             array[list(rows)] = 0
         if self._rows:
@@ -102,8 +111,11 @@ class TrainedPolicy:
 
     def act_on(self, observations: Sequence[Any]) -> list[Any]:
         """The actions for several observations, each with its mask in it where there are masks."""
-        spec = self.adapter.spec
-        encoded = [np.asarray(self.adapter.encode(each)) for each in observations]
+        adapter, spec, residual = self.adapter, self.adapter.spec, self.residual
+        bases = residual.bases(list(observations)) if residual is not None else []
+        if residual is not None:
+            observations = [residual.seen(*each) for each in zip(observations, bases, strict=True)]
+        encoded = [np.asarray(adapter.of(i).encode(one)) for i, one in enumerate(observations)]
         seen = np.stack(encoded).astype(spec.observation.dtype, copy=False)
         expected = spec.observation.shape[self.adapter.frames > 1 :]
         if seen.shape[1:] != expected:
@@ -118,11 +130,15 @@ class TrainedPolicy:
         else:
             actions, _ = self.agent.action(seen)
         chosen = actions.tolist() if spec.n_actions is not None else actions
-        return [self.adapter.decode(action) for action in chosen]
+        decoded = [adapter.of(i).decode(action) for i, action in enumerate(chosen)]
+        if residual is None:
+            return decoded
+        return [residual.action(*each) for each in zip(bases, decoded, strict=True)]
 
     def _begin(self, rows: int) -> None:
         """Make the memory of ``rows`` environments, unless there is one."""
-        if self._rows not in (0, rows) and (self.agent.memory or self.adapter.frames > 1):
+        remembers = self.agent.memory or self.adapter.frames > 1 or self.residual is not None
+        if self._rows not in (0, rows) and remembers:
             raise ValueError(
                 f"the policy remembers {self._rows} environments, not {rows}: call reset() first"
             )
@@ -149,49 +165,73 @@ def load(
     *,
     best: bool = False,
     checkpoint: int | None = None,
+    policy: str | None = None,
     trust: bool = False,
 ) -> TrainedPolicy:
     """The policy of a run: of its newest checkpoint, of the one of step ``checkpoint``, or the one with
-    the ``best`` evaluation during training.
+    the ``best`` evaluation during training. Of a run with several, ``policy`` names one.
 
     The environment is not made, unless the run is older than this function. ``trust`` allows code
     named by a run that this user did not make. ConfigError or CheckpointError if it cannot be loaded.
     """
     directory = open_run(run, fixed=True)
+    policies: Mapping[str, tuple[int, ...]]
     try:
         configuration = configure_again(directory, trust=trust, lookup=_without_env)
-        own = stored_spaces(directory)
+        spaces, policies = stored_spaces(directory)
     except LookupError:
         configuration = configure_again(directory, trust=trust)
-        whole, _ = build_env(configuration)
-        env = members_of(whole)[0]
-        own = env.observation_space, unflattened(env.action_space)
+        env, _ = build_env(without_controller(configuration))
+        each = [(member.observation_space, member.action_space) for member in members_of(env)]
+        spaces = [(seen, unflattened(acted)) for seen, acted in each]
+        policies = policies_in(env)
         env.close()
-    return policy_of(directory, configuration, own, checkpoint=checkpoint, best=best)
+    found = policy_of(directory, configuration, spaces, policies, checkpoint=checkpoint, best=best)
+    agent = found.agent
+    if policy not in policies if policies else policy is not None:
+        names = f"has the policies {', '.join(policies)}" if policies else "has one policy"
+        raise ConfigError(f"{directory.path} {names}" + f", not '{policy}'" * bool(policy))
+    if policy is None or not isinstance(agent, Policies):
+        return found
+    own = spaces[policies[policy][0]]
+    adapter = adapter_of(configuration, [own], {}, configuration.learner.n_steps)
+    return TrainedPolicy(agent.agents[policy], adapter, own, found.steps)
 
 
 def policy_of(
     run: RunDirectory,
     configuration: Configuration,
-    spaces: tuple[Space, Space],
+    spaces: Sequence[tuple[Space, Space]],
+    policies: Mapping[str, tuple[int, ...]],
     *,
     checkpoint: int | None = None,
     best: bool = False,
 ) -> TrainedPolicy:
-    """The policy of a run, for an environment that has these spaces."""
-    adapter = adapter_for(configuration, *spaces, configuration.learner.n_steps)
+    """The policy of a run, for an environment whose agents have these spaces and ``policies``."""
+    residual = ResidualPolicy.of(configuration, spaces[0])
+    acting = [residual.spaces] if residual is not None else spaces
+    adapter = adapter_of(configuration, acting, policies, configuration.learner.n_steps)
     agent = build_agent(configuration, adapter.spec)
     wanted = made_for(configuration.learner, configuration.values["model"], adapter.spec)
     steps = load_weights(agent, run, wanted, checkpoint, best)
-    return TrainedPolicy(agent, adapter, spaces, steps)
+    return TrainedPolicy(agent, adapter, spaces[0], steps, residual)
 
 
-def stored_spaces(run: RunDirectory) -> tuple[Space, Space]:
-    """The observation and the action space in a run's manifest; LookupError if it has none."""
+def stored_spaces(
+    run: RunDirectory,
+) -> tuple[list[tuple[Space, Space]], dict[str, tuple[int, ...]]]:
+    """The observation and the action space of each agent in a run's manifest, and the places of each
+    policy; of agents that share one, those of the first. LookupError if it has none."""
     manifest = read_json(run.manifest)
-    with contextlib.suppress(ValueError, TypeError):
-        stored: Mapping[str, Any] = manifest["spec"]["spaces"]
-        return space_from_json(stored["observation"]), space_from_json(stored["action"])
+    with contextlib.suppress(ValueError, TypeError, KeyError):
+        spec: Mapping[str, Any] = manifest["spec"]
+        each = [(one["spec"]["spaces"], one["places"]) for one in spec.get("policies", ())]
+        owned = {place: stored for stored, places in each for place in places}
+        rows = [owned[place] for place in sorted(owned)] or [spec["spaces"]]
+        names = ("observation", "action")  # with ``base_`` before them where a controller acts too
+        found = [[space_from_json(r.get(f"base_{n}", r[n])) for n in names] for r in rows]
+        spaces = [(seen, acted) for seen, acted in found]
+        return spaces, {one["name"]: tuple(one["places"]) for one in spec.get("policies", ())}
     raise LookupError(f"{run.manifest} names no spaces")
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from exarl.acting.rollout import Rollout
 from exarl.agents.base import ExaAgent
+from exarl.agents.prior import Prior
 from exarl.comm.channel import Channel
 from exarl.comm.codec import BlockCodec
 from exarl.config import STOPS, LearnerConfig, tuned_in
@@ -23,18 +24,21 @@ from exarl.envs.base import Env
 from exarl.envs.episode import Episode
 from exarl.envs.guard import close_quietly
 from exarl.envs.joint import members_of
+from exarl.envs.member import make_episode
 from exarl.envs.spaces import SpaceAdapter
 from exarl.errors import ConfigError
 from exarl.learning.exploration import Streams
 from exarl.records.checkpoint import fitting
+from exarl.run.beginning import begin_with
 from exarl.run.build import Home, build_agent, build_episode, build_evaluator, build_guard, costs_of
+from exarl.run.recording import build_recording
 from exarl.run.situation import situation_of
 from exarl.run.start import Stored
 from exarl.run.task import Peers, ProcessTask
 from exarl.training.divergence import MOST_ROLLBACKS
 from exarl.training.loop import LearningLoop
 from exarl.training.process import Actor, Learner, RunProcess
-from exarl.types import Arrays
+from exarl.types import PLACE, Arrays, ArraySpec
 
 
 @dataclass(frozen=True)
@@ -73,7 +77,7 @@ def build_environments(
             env = group.join(env, shared, slot)
         guard = build_guard(task.configuration, home)
         told, costs = config.log_info, costs_of(task.configuration)
-        make = partial(Episode, guard=guard, log_info=told, costs=costs)
+        make = partial(make_episode, guard=guard, log_info=told, costs=costs)
         members = members_of(env)
         check_width(config, env)
         episodes += [
@@ -105,6 +109,8 @@ def build_process(task: ProcessTask, peers: Peers, environments: Environments | 
     adapter = environments.adapter if environments is not None else None
     spec = peers.share_spec(adapter.spec if adapter is not None else None)
     agent = build_agent(task.configuration, spec)
+    if task.config.record:
+        agent.recorded = {**agent.recorded, PLACE: ArraySpec((2,), "int64")}
     return RunProcess(
         config=task.config,
         layout=task.layout,
@@ -155,13 +161,19 @@ def build_learner(
     actor: Actor | None,
     progress: Progress,
     stack: contextlib.ExitStack,
+    prior: Prior | None = None,
 ) -> Learner:
     """The learning half of the agent in its loop, going on from ``stored``; ``stack`` closes it."""
     config, first = task.config, task.role.rank == 0
     learning = build_agent(task.configuration, process.agent.spec)
+    learning.prior = prior
+    if config.clone:
+        learning.metrics = (*learning.metrics, "clone_loss")
     if peers.team is not None:
         learning.join_team(peers.team)
     learning.set_learner()
+    if stored is None and config.start_from:
+        begin_with(learning, config, task.run, task.role.rank)
     beyond = task.layout.actors * config.envs_per_actor  # no training environment has this number
     home = Home(task.run, beyond, task.role.rank, "evaluation")
     say_start(task, stored, progress)
@@ -179,12 +191,19 @@ def build_learner(
         situation=situation_of(task.configuration, task.workflow, task.layout),
         model=task.configuration.values["model"],
         callbacks=task.callbacks,
+        recording=build_recording(
+            task.configuration, process.agent.spec, task.run, task.clock, fresh=stored is None
+        ),
     )
     stack.callback(loop.abandon)
+    if prior is not None:
+        steps = sum(block.steps for block in prior.blocks)
+        progress.note(f"prior data: {len(prior.blocks):,} episodes, {steps:,} steps")
     return Learner(
         **vars(process),
         loop=loop,
-        fresh=stored is None,
+        # With prior data the first weights do not follow from the seed alone.
+        fresh=stored is None and prior is None,
         states=stored.states if stored is not None else {},
         backlog=stored.backlog if stored is not None else (),
         team=peers.team,
@@ -197,6 +216,9 @@ def say_start(task: ProcessTask, stored: Stored | None, progress: Progress) -> N
     """Show where the run is, and with what it begins or from where it goes on."""
     progress.note(f"run directory {task.run.path}")
     if stored is None:
+        if task.config.start_from:
+            parts = ", ".join(task.config.start_parts)
+            progress.note(f"beginning with {parts} of {task.config.start_from}")
         for note in tuned_in(task.configuration):
             progress.note(note)
         return

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from exarl.acting.evaluation import Choose, Played, play
+from exarl.acting.evaluation import Choose, Move, OnStep, Played, play
 from exarl.comm import channel as mpi
 from exarl.comm.messages import Tag, decode, encode
 from exarl.config import Configuration
 from exarl.envs import group
-from exarl.envs.base import Env, Space
-from exarl.envs.episode import Episode
-from exarl.envs.joint import members_of
+from exarl.envs.base import Space
+from exarl.envs.joint import members_of, policies_in
+from exarl.envs.member import make_episode
 from exarl.envs.spaces import as_given
 from exarl.envs.structured import unflattened
 from exarl.errors import ConfigError
@@ -56,15 +57,19 @@ class Stage:
         self._channel = mpi.Channel(comm) if comm is not None else None
         self._shared = mpi.Channel(own) if own is not None and self._members > 1 else None
         self.env, limit = build_env(configuration, own, **options)
-        member = members_of(self.env)[0]
-        given = member.action_space  # which has no parts where actions travel
-        self.spaces: tuple[Space, Space] = member.observation_space, unflattened(given)
+        members = members_of(self.env)
+        each = [(m.observation_space, m.action_space) for m in members]
+        # An action space that travels has no parts there.
+        self.spaces: list[tuple[Space, Space]] = [(seen, unflattened(a)) for seen, a in each]
+        """Of each agent in the environment."""
+        self.policies = policies_in(self.env)
+        raw = [as_given(learner.env, *own) for own in each]
         if self._shared is not None and not self._member:
             self.env = group.join(self.env, self._shared, 0)
         guard = build_guard(configuration, **options) if self._shared is None else None
         make = partial(
-            Episode,
-            adapter=as_given(learner.env, self.spaces[0], given),
+            make_episode,
+            adapter=replace(raw[0], seats=tuple(raw)),
             limit=learner.n_steps or limit,
             seed=learner.seed,
             env_id=0,
@@ -95,6 +100,11 @@ class Stage:
         """Whether this is the rank that has the results."""
         return self._group == self._member == 0
 
+    @property
+    def alone(self) -> bool:
+        """Whether this process plays all episodes."""
+        return self._groups == self._members == 1
+
     def serve(self) -> bool:
         """On a rank on which no policy acts: take part in the steps of its group until the end. Return
         whether this is one."""
@@ -107,16 +117,18 @@ class Stage:
         choose: Choose,
         episodes: int,
         on_episode: Callable[[int, Played], None],
-        on_step: Callable[[Env], None] | None = None,
+        on_step: OnStep | None = None,
+        on_move: Callable[[Move], None] | None = None,
     ) -> tuple[Played, ...]:
         """Play this group's share of the episodes; on the first rank, all of them.
 
-        ``on_episode`` is called there for each; ``on_step`` in episode 0.
+        ``on_episode`` is called there for each; ``on_step`` in episode 0, ``on_move`` with each step
+        of this group's.
         """
         mine: dict[int, Played] = {}
         for number in range(self._group, episodes, self._groups):
             self._episode.number = number - 1
-            mine[number] = play(choose, self._episode, None if number else on_step)
+            mine[number] = play(choose, self._episode, None if number else on_step, on_move)
             if self._groups == 1:
                 on_episode(number, mine[number])
         if self._groups > 1:

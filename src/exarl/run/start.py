@@ -37,6 +37,7 @@ from exarl.records.manifest import make_manifest
 from exarl.records.notes import note_run
 from exarl.records.trust import sealed_run
 from exarl.records.watchdog import Watchdog
+from exarl.run.beginning import Beginning, find_beginning
 from exarl.run.configure import UNSEALED, remember_changes
 from exarl.run.task import ProcessTask
 from exarl.training.checkpointer import part_for
@@ -70,10 +71,11 @@ def create_run(
     mpi: str | None,
     spec: EnvSpec | None = None,
     run: RunDirectory | None = None,
+    beginning: Beginning | None = None,
 ) -> RunDirectory:
     """Create a run directory for this configuration, with its manifest; ``run`` says where.
 
-    ``spec`` describes the environment.
+    ``spec`` describes the environment, ``beginning`` is what the run begins with of another one.
     """
     learner, run = configuration.learner, run or place_run(configuration)
     layout = {**layout, "envs_per_actor": learner.envs_per_actor}
@@ -81,6 +83,9 @@ def create_run(
     facts: dict[str, Any] = {"mpi": mpi, "environment": {"id": learner.env, **about}}
     if spec is not None:
         facts["spec"] = spec.to_json()
+    if beginning is not None:
+        facts["start"] = beginning.facts
+        beginning.keep(run)
     config = sealed_run(run.path, configuration.to_json(), UNSEALED)
     run.create(config, make_manifest(layout, learner.seed, **facts))
     return run
@@ -101,10 +106,11 @@ def open_or_create(task: ProcessTask, spec: EnvSpec, library: str | None) -> Pat
         if newest is None:
             log.warning("no usable checkpoint in %s; starting from the beginning", run.path)
         return newest
+    beginning = find_beginning(task.configuration, spec)
     if task.lock is not None:
         task.lock.take()
     layout = {**dataclasses.asdict(task.layout), "actors": task.layout.actors}
-    create_run(task.configuration, layout, library, spec, run)
+    create_run(task.configuration, layout, library, spec, run, beginning)
     note_run(run.path)
     return None
 

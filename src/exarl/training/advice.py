@@ -11,8 +11,11 @@ import math
 from collections.abc import Callable, Mapping, Sized
 from dataclasses import dataclass
 
+import numpy as np
+
 from exarl.plan.costs import team_factor
-from exarl.records.clock import BEGINNING, bound
+from exarl.records.clock import BEGINNING, Clock, bound, fractions
+from exarl.types import ACTOR_PHASES
 
 WORTHWHILE = 1.1
 """The smallest factor of speed for which a change is named."""
@@ -98,6 +101,25 @@ def bound_by(
         gain = 1 / max(_steady(learner).get("device", 1.0), 0.01)
         advice = str(Option("raise n_envs or block_steps", gain))
     return f"{what}; {advice}" if advice else what
+
+
+def time_split(
+    situation: Situation,
+    clock: Clock,
+    actor_seconds: np.ndarray,
+    updates: int,
+    weights: Callable[[], Sized],
+) -> dict[str, object]:
+    """Where the time of a run went, and what bounds it, for its summary."""
+    parts = actor_seconds / max(actor_seconds.sum(), 1e-9)
+    actors = dict(zip(ACTOR_PHASES, np.round(parts, 4).tolist(), strict=True))
+    learner = fractions(clock.seconds, clock.elapsed)
+    update = update_of(situation, clock.seconds, updates, weights)
+    shares = {name: round(part, 4) for name, part in learner.items()}
+    return {
+        "time_split": {"learner": shares, "actors": actors},
+        "bound_by": bound_by(situation, learner, actors, update),
+    }
 
 
 def update_of(

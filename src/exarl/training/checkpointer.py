@@ -135,6 +135,7 @@ class Checkpointer:
         pending = [block for part in parts for block in part.actors.pending]
         silent = [actor for part in parts for actor in part.actors.silent]
         arrays = {agent_stem(i): part.draft.arrays["agent"] for i, part in enumerate(parts)}
+        arrays |= {n: group for n, group in parts[0].draft.arrays.items() if n != "agent"}
         numbers = dict(parts[0].draft.numbers)
         if len(parts) > 1:
             numbers["agents"] = [part.draft.numbers["agent"] for part in parts]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,8 @@ class Counters:
     totals: dict[str, int] = field(default_factory=lambda: dict.fromkeys(FROM_BLOCKS, 0))
     failures: dict[str, list[int]] = field(default_factory=dict)  # by environment, then by kind
     seconds: float = 0.0  # of the parts of the run before this one
+    simulated_core_s: float = 0.0  # cores of an environment x time in environments
+    learner_core_s: float = 0.0  # of the parts of the run before this one
     best_reward: float | None = None
     best_evaluation: float | None = None
     rollbacks: int = 0  # returns to a checkpoint after a divergence
@@ -52,6 +54,12 @@ class Counters:
             before = self.failures.get(str(env_id), [0] * len(counts))
             self.failures[str(env_id)] = [a + b for a, b in zip(before, counts, strict=True)]
 
+    @property
+    def place(self) -> int:
+        """How far a run is, in what its checkpoints and evaluations are named by: environment steps, or
+        updates where it makes none."""
+        return self.steps or self.updates
+
     def column(self, name: str) -> int:
         """The present value of a column that counts; KeyError for any other."""
         if name in self.totals:
@@ -61,6 +69,21 @@ class Counters:
     def failures_by_kind(self) -> dict[str, int]:
         sums = np.sum(list(self.failures.values()), 0, int) if self.failures else 0
         return dict(zip(FAILURES, np.broadcast_to(sums, len(FAILURES)).tolist(), strict=True))
+
+    def state(self, seconds: float, learner_core_s: float) -> dict[str, Any]:
+        """The counters for a checkpoint, with what they are now of the time and of learning."""
+        return {**asdict(self), "seconds": seconds, "learner_core_s": learner_core_s}
+
+    def summary(self) -> dict[str, Any]:
+        """The counters as summary.json has them."""
+        return {
+            **{column: getattr(self, name) for column, name in _COLUMNS.items()},
+            "best_reward_mean": self.best_reward,
+            "best_evaluation": self.best_evaluation,
+            "rollbacks": self.rollbacks,
+            **self.totals,
+            "env_failures": self.failure_report(),
+        }
 
     def failure_report(self) -> dict[str, Any]:
         """The failures of environments: by kind, and by environment."""

@@ -17,7 +17,7 @@ from exarl.config import LearnerConfig
 from exarl.display.compiling import Compiling
 from exarl.display.progress import Progress
 from exarl.records.checkpoint import Checkpoint, fitting, made_for, save_checkpoint
-from exarl.records.clock import Clock, fractions
+from exarl.records.clock import Clock
 from exarl.records.directory import RunDirectory, writing
 from exarl.records.ending import write_summary
 from exarl.records.lock import check_part, part_of
@@ -26,13 +26,15 @@ from exarl.records.notes import note_end
 from exarl.records.signals import StopSignals, name_of
 from exarl.records.sinks import open_sinks
 from exarl.records.state import DIVERGENCE
-from exarl.records.stops import REWARD, first_met
+from exarl.records.stops import CORE_HOURS, REWARD, first_met
 from exarl.training.actors import Tally
-from exarl.training.advice import Situation, bound_by, update_of
+from exarl.training.advice import Situation, time_split
 from exarl.training.callbacks import CALLBACK, Callbacks, RunProgress
+from exarl.training.core_hours import CoreHours
 from exarl.training.counters import Counters, stored_counters
 from exarl.training.divergence import Watch
 from exarl.training.metrics_rows import RewardWindow, RowWriter, SinceRow
+from exarl.training.recording import EpisodeRecording
 from exarl.training.rounds import Report
 from exarl.types import ACTOR_PHASES, Arrays, Block, Metrics
 
@@ -63,6 +65,7 @@ class LearningLoop:
         situation: Situation | None = None,
         model: Mapping[str, object] | None = None,
         callbacks: Callbacks = Callbacks(),  # noqa: B008 - frozen
+        recording: EpisodeRecording | None = None,
     ) -> None:
         self.agent = agent
         self.compiling = Compiling(clock, progress)
@@ -74,12 +77,15 @@ class LearningLoop:
         self._config, self._model = config, model or {}
         self._run = run
         self._part = part_of(run) if run else None
+        self._recording = recording or EpisodeRecording(None, clock)
         self._progress, self._clock, self._signals = progress, clock, signals
+        self.note = progress.note  # shows a line beside the progress
         self._tally: Tally | None = None
         self._actor_seconds = np.zeros(len(ACTOR_PHASES))
         since = SinceRow(self.watch.losses)
         with fitting(run, resumed, lambda: agent.state()[0]):
             rows = self._restore(resumed, since) if resumed else 0
+        self._cost = CoreHours(config, self.counters, clock)
         online, project = config.log_online, config.log_project
         sinks = open_sinks(config.log_to, run, online=online, project=project) if run else []
         self._metrics = MetricsLog(run, agent.metrics, rows, sinks) if run else None
@@ -92,7 +98,7 @@ class LearningLoop:
         self._callbacks = callbacks
         self._told: set[str] = set()  # the schedules whose end the user knows
         self._started = self._last_checkpoint = time.monotonic()
-        self._first_steps, self._first_updates = self.counters.steps, self.counters.updates
+        self._first = dataclasses.replace(self.counters)
         self.reason = self._stop_reason()
 
     # -- what workflows call ----------------------------------------------------------------------
@@ -144,6 +150,7 @@ class LearningLoop:
                 assert block is not None
                 one, agent = report.blocks == 1, self.agent
                 metrics = agent.train(block) if one else agent.train_together(block)
+        self._recording.add(block)
         self.count(report, dict(metrics))
 
     def count(self, report: Report, metrics: Metrics) -> None:
@@ -157,6 +164,7 @@ class LearningLoop:
         counters.add(report, updates)
         self.window.add(report.returns, report.lengths, report.info)
         self._actor_seconds += report.seconds or 0.0
+        self._cost.add(report)
         if self._run is None:
             return
         if self.window.full and report.returns:
@@ -168,11 +176,11 @@ class LearningLoop:
             if self._callbacks.after_block(self._progress_now(), ended):
                 self.reason = self.reason or CALLBACK
         if row_due(counters.iteration):
-            self._rows.begin(counters, self.window, self.seconds)
+            self._rows.begin(counters, self.window, self.seconds, self._cost.columns())
             if all(isinstance(value, float | int) for value in metrics.values()):
                 self._rows.finish()
         if self._evaluator is not None:
-            self._evaluator.offer(counters.steps, lambda: self._checked(self.agent.get_weights()))
+            self._evaluator.offer(counters.place, lambda: self._checked(self.agent.get_weights()))
             self._store(self._evaluator.result())
 
     def resize_window(self, size: int) -> None:
@@ -185,10 +193,6 @@ class LearningLoop:
         """Note that ``what`` is not finite; ``on_divergence`` decides what follows."""
         self.watch.notice(what)
         self.reason = self.reason or self._stop_reason()
-
-    def note(self, text: str) -> None:
-        """Show a line beside the progress."""
-        self._progress.note(text)
 
     def checkpoint_due(self) -> bool:
         """Whether it is time for a checkpoint; never twice at the same place."""
@@ -218,13 +222,15 @@ class LearningLoop:
             arrays, numbers = self.agent.state()
             state = {
                 "made_for": made_for(self._config, self._model, self.agent.spec),
-                "counters": {**dataclasses.asdict(self.counters), "seconds": self.seconds},
+                "counters": self.counters.state(self.seconds, self._cost.learner_core_s),
                 "window": self.window.state(),
                 "since": since,
                 "rows": self._metrics.rows if self._metrics is not None else 0,
                 "agent": numbers,
             }
-            return Checkpoint({"agent": {n: np.array(a) for n, a in arrays.items()}}, state)
+            groups = {"agent": {n: np.array(a) for n, a in arrays.items()}}
+            self._recording.draft(groups, state)
+            return Checkpoint(groups, state)
 
     def write(self, draft: Checkpoint, envs: Arrays, pending: Arrays | None = None) -> None:
         """Complete a draft with the environments and the blocks under way, and write it.
@@ -240,10 +246,11 @@ class LearningLoop:
             with writing(self._run.path):
                 path = save_checkpoint(
                     self._run.checkpoints,
-                    int(draft.numbers["counters"]["steps"]),
+                    stored_counters(draft.numbers["counters"]).place,
                     Checkpoint(arrays, draft.numbers),
                     self._config.keep_checkpoints,
                 )
+        self._recording.checkpointed()
         log.info("checkpoint %s", path)
 
     def checkpoint(self, envs: Arrays, pending: Arrays | None = None) -> None:
@@ -262,6 +269,7 @@ class LearningLoop:
         check_part(self._run, self._part)
         with writing(self._run.path):
             self._metrics.close()
+            self._recording.close()
             summary = write_summary(self._run, self.summary() | self.watch.verdict(self._run))
         note_end(summary["reason"])
         return summary
@@ -269,12 +277,12 @@ class LearningLoop:
     def _evaluate_last(self) -> None:
         """Wait for a running evaluation, then evaluate the last weights, unless a signal ends the run
         or they are not finite."""
-        evaluator, steps = self._evaluator, self.counters.steps
+        evaluator, steps = self._evaluator, self.counters.place
         if evaluator is None:
             return
         self._store(evaluator.result(wait=not self.interrupted))
         done = self.last_evaluation is not None and self.last_evaluation.steps == steps
-        if done or steps == self._first_steps or self.interrupted or self.watch.stops:
+        if done or steps == self._first.place or self.interrupted or self.watch.stops:
             return
         evaluator.offer(steps, self.agent.get_weights, at_once=True)
         while not self.interrupted and evaluator.running:
@@ -356,38 +364,27 @@ class LearningLoop:
         """The present value of a column; of the reward when the window is full."""
         if column == REWARD:
             return mean(self.window.returns) if self.window.full else None
+        if column == CORE_HOURS:
+            return self._cost.columns()[column]
         return self.seconds if column == "time_total_s" else self.counters.column(column)
 
     def summary(self) -> dict[str, Any]:
         """The summary of the run so far."""
         counters, ran = self.counters, time.monotonic() - self._started
-        parts = self._actor_seconds / max(self._actor_seconds.sum(), 1e-9)
-        actors = dict(zip(ACTOR_PHASES, np.round(parts, 4).tolist(), strict=True))
-        learner = fractions(self._clock.seconds, self._clock.elapsed)
-        updates = counters.updates - self._first_updates
-        update = update_of(self._situation, self._clock.seconds, updates, self.agent.get_weights)
+        updates = counters.updates - self._first.updates
         return {
             "reason": self.reason,
-            "timesteps_total": counters.steps,
-            "episodes_total": counters.episodes,
-            "updates_total": counters.updates,
-            "training_iteration": counters.iteration,
             "wall_s": round(self.seconds, 3),
-            "steps_per_s": round((counters.steps - self._first_steps) / ran, 1),
+            "steps_per_s": round((counters.steps - self._first.steps) / ran, 1),
             "updates_per_s": round(updates / ran, 1),
-            "best_reward_mean": counters.best_reward,
-            "best_evaluation": counters.best_evaluation,
             "last_evaluation": self.last_evaluation and self.last_evaluation.reward_mean,
-            "rollbacks": counters.rollbacks,
             "last_reward_mean": mean(self.window.returns) if self.window.returns else None,
-            **counters.totals,
-            "env_failures": counters.failure_report(),
+            **counters.summary(),
+            **self._cost.columns(),
             "blocks": {"trained": counters.blocks, **(self._tally.blocks() if self._tally else {})},
-            "time_split": {
-                "learner": {name: round(part, 4) for name, part in learner.items()},
-                "actors": actors,
-            },
-            "bound_by": bound_by(self._situation, learner, actors, update),
+            **time_split(
+                self._situation, self._clock, self._actor_seconds, updates, self.agent.get_weights
+            ),
         }
 
     def _restore(self, checkpoint: Checkpoint, since: SinceRow) -> int:
@@ -397,4 +394,5 @@ class LearningLoop:
         self.window.restore(numbers["window"])
         since.restore(numbers["since"])
         self.agent.restore(checkpoint.arrays["agent"], numbers["agent"])
+        self._recording.restore(checkpoint)
         return int(numbers["rows"])

@@ -158,8 +158,15 @@ class RowWriter:
         with self._clock.phase("learn"):
             self._since.add(metrics, lags, learnt=learnt)
 
-    def begin(self, counters: Counters, window: RewardWindow, seconds: float) -> None:
-        """Make the row of this moment, without the metrics that a device may still compute."""
+    def begin(
+        self,
+        counters: Counters,
+        window: RewardWindow,
+        seconds: float,
+        cost: Mapping[str, float],
+    ) -> None:
+        """Make the row of this moment, without the metrics that a device may still compute; ``cost``
+        are its core-hours."""
         with self._clock.phase("report"):
             now, returns = time.monotonic(), window.returns
             compiled = self._clock.seconds.get("compile", 0.0)  # no part of the speed to expect
@@ -177,6 +184,7 @@ class RowWriter:
                 "updates_total": counters.updates,
                 **counters.totals,
                 **{f"env_{kind}": n for kind, n in counters.failures_by_kind().items()},
+                **cost,
                 "time_total_s": round(seconds, 4),
                 "steps_per_s": round((counters.steps - self._steps) / span, 1),
                 "updates_per_s": round((counters.updates - self._updates) / span, 1),

@@ -26,14 +26,21 @@ from exarl.records.replacing import replacing
 from exarl.training.divergence import NOT_FINITE
 from exarl.training.process import Learner, RunOutcome, RunProcess
 from exarl.training.rounds import Report
-from exarl.types import Array, Arrays, PyTree
+from exarl.types import Array, Arrays, EpisodeInfo, PyTree
 from exarl.workflows.base import ExaWorkflow
 from exarl.workflows.population import Member, members, table_of
 
 if TYPE_CHECKING:
+    from exarl.envs.device import Sums
     from exarl.workflows.fused_program import Carry, IterationReport
 
     Iterate = Callable[[Carry, Array, Array, Hyper, int], tuple[Carry, IterationReport]]
+
+
+_TOLD = "fused/world/told"
+"""Where a checkpoint has the numbers of info of running episodes."""
+BEGUN = "simulations_total"
+"""The column of the episodes begun, which other workflows read from blocks."""
 
 
 @dataclass(frozen=True)
@@ -70,11 +77,9 @@ class Fused(ExaWorkflow):
             raise ConfigError("data_generation must be learner in workflow 'fused'")
         if config.action_type == "fixed":
             raise ConfigError("action_type must be variable in workflow 'fused'")
-        if agent.costs:
-            raise ConfigError(
-                "constraints cannot be used in workflow 'fused': use another workflow"
-            )
-        for name in ("log_info", "weights"):
+        if config.residual is not None:
+            raise ConfigError("residual cannot be used in workflow 'fused': use another workflow")
+        for name in ("weights", "preferences"):
             if getattr(config, name):
                 raise ConfigError(
                     f"{name} cannot be used in workflow 'fused': use another workflow"
@@ -82,12 +87,16 @@ class Fused(ExaWorkflow):
         population = population_of(process, agent, self.config)
         count = len(population)
         check_optimizer(agent.config, process.config.total_steps, population[0])
-        if count > 1 and config.eval_interval is not None:
-            raise ConfigError("eval_interval is for one agent, not for a population")
+        for name in ("eval_interval", "log_info", "start_from"):
+            if count > 1 and getattr(config, name):
+                raise ConfigError(f"{name} is for one agent, not for a population")
+        if "replay" in config.start_parts:
+            raise ConfigError("start_parts cannot have replay in workflow 'fused'")
         from exarl.agents import compiled  # first, since it sets JAX up
-        from exarl.envs.device import functions_of
+        from exarl.envs.device import DeviceEnvs
 
-        functions_of(process.envs[0])
+        assert process.adapter is not None
+        DeviceEnvs.of(process.envs[0], process.adapter, costs=agent.costs)
         check_shares(count, self.config, config.envs_per_actor, compiled.jax.device_count())
 
     def learn(self, learner: Learner) -> RunOutcome:
@@ -111,11 +120,12 @@ class Driver:
         self._members = population_of(learner, agent, config)
         agent.swept = tuple(self._members[0])
         assert learner.adapter is not None
-        envs = DeviceEnvs.of(learner.envs[0], learner.adapter)
+        logged, costs = learner.config.log_info, agent.costs
+        envs = DeviceEnvs.of(learner.envs[0], learner.adapter, logged, costs)
         steps, window = learner.config.block_steps, learner.config.reward_window
         n_envs = config.n_envs or learner.config.envs_per_actor
         self._program = FusedProgram.of(agent, envs, n_envs, steps, window)
-        self._block = n_envs * steps
+        self._n_envs, self._block = n_envs, n_envs * steps
         self._before = n_envs * agent.lead_steps  # steps that give no windows to learn from yet
         self._steps = self._loop.counters.steps
         # As many as are compiled while there are none to make.
@@ -125,6 +135,8 @@ class Driver:
         self._carry, self._parameters, self._iterate = self._build(config.devices)
         if learner.states:
             self._carry = self._restored(learner.states)
+        elif learner.config.start_from:
+            self._carry = self._begun(agent)
         self._table = self.many or bool(config.sweep)
         self._rewards = np.full(len(self._members), np.nan)
         self._failed = np.zeros(len(self._members), bool)
@@ -164,7 +176,8 @@ class Driver:
         self._steps += self._block
         self._queue.append(report)
         if not self.many:
-            self._agent.adopt(self._carry.train, self._carry.moments, self._steps)
+            carry = self._carry
+            self._agent.adopt(carry.train, carry.moments, carry.dual, self._steps)
 
     def _count(self) -> None:
         """Wait for the oldest launched iteration and report it to the loop."""
@@ -175,6 +188,7 @@ class Driver:
         if not done.finite.any() and self._loop.watch.found is None:
             raise EnvironmentFailure("an environment returned NaN or infinity", "nan")
         ended = int(done.episodes.sum())
+        first = 0 if self._loop.counters.totals[BEGUN] else self._n_envs * len(self._members)
         self._rewards = np.atleast_2d(done.mean)[:, 0]
         if self.many:
             self._exclude(~(done.finite & done.sound))
@@ -193,6 +207,8 @@ class Driver:
             lengths=lengths.astype(int).tolist(),
             lags=[0],
             unlisted=ended - len(returns),
+            info=told_of(done.info),
+            totals={BEGUN: ended + first},
         )
         finite = {name: value[np.isfinite(value)] for name, value in done.metrics.items()}
         metrics = {name: float(value.mean()) for name, value in finite.items() if value.size}
@@ -209,10 +225,9 @@ class Driver:
         if self.many:
             best = int(np.nanargmax(np.where(np.isnan(self._rewards), -np.inf, self._rewards)))
             tree = self._compiled.jax.tree
-            train, moments = tree.map(
-                lambda leaf: leaf[best], (self._carry.train, self._carry.moments)
-            )
-            self._agent.adopt(train, moments, self._steps)
+            learned = (self._carry.train, self._carry.moments, self._carry.dual)
+            train, moments, dual = tree.map(lambda leaf: leaf[best], learned)
+            self._agent.adopt(train, moments, dual, self._steps)
         if self._table:
             self._write_population()
         self._loop.checkpoint(self._compiled.to_arrays(self._carry, "fused"))
@@ -267,14 +282,26 @@ class Driver:
 
     def _restored(self, states: Arrays) -> Carry:
         """The carry of a checkpoint; ConfigError, in one line, when it does not fit."""
-        unknown = self._compiled.to_arrays(self._carry.lead, "fused/lead")
-        try:  # a checkpoint of before there were leads has none
+        parts = {"fused/lead": self._carry.lead, _TOLD: self._carry.world.told}
+        unknown = {n: a for p in parts for n, a in self._compiled.to_arrays(parts[p], p).items()}
+        # A checkpoint of before there were leads has none; log_info may be another than it was.
+        states = {n: a for n, a in states.items() if n in unknown or not n.startswith(_TOLD)}
+        try:
             carry = self._compiled.from_arrays(self._carry, {**unknown, **states}, "fused")
         except ValueError as error:
             raise ConfigError(f"the checkpoint does not fit this run: {error}") from error
         placed = self._compiled.jax.tree.map(lambda leaf: leaf.sharding, self._carry)
         restored: Carry = self._compiled.jax.device_put(carry, placed)
         return restored
+
+    def _begun(self, agent: NetworkAgent[AlgorithmConfig]) -> Carry:
+        """The first carry with what the agent begins with of another run."""
+        own, jax = self._carry, self._compiled.jax
+        assert agent.train_state is not None
+        moments = jax.tree.map(np.float32, agent.moments)
+        begun = own._replace(train=agent.train_state, moments=moments)
+        placed: Carry = jax.device_put(begun, jax.tree.map(lambda leaf: leaf.sharding, own))
+        return placed
 
     # -- populations ----------------------------------------------------------------------------
 
@@ -297,6 +324,15 @@ class Driver:
         run = self._learner.run_directory
         with writing(run.path), replacing(run.population) as aside:
             aside.write_text(table_of(self._members, self._rewards.tolist()))
+
+
+def told_of(sums: Sums) -> list[EpisodeInfo]:
+    """The numbers of info of the newest episodes [W, 5], oldest first."""
+    episodes: list[EpisodeInfo] = []
+    for at in range(max(map(len, sums.values()), default=0)):
+        found = {name: array[at].tolist() for name, array in sums.items() if array[at, 1] > 0}
+        episodes += [found] if found else []
+    return episodes[::-1]
 
 
 def population_of(

@@ -6,32 +6,33 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
 from exarl.agents import device_replay
 from exarl.agents.agent import NetworkAgent
 from exarl.agents.algorithm import (
-    Acting,
     Algorithm,
     AlgorithmConfig,
     Hyper,
     TrainState,
 )
 from exarl.agents.blocks import AnyBlock, steps_of
-from exarl.agents.compiled import cond, jax, jnp, orders, to_device
+from exarl.agents.compiled import KeyedNoise, cond, jax, jnp, orders, to_device
+from exarl.agents.constraints import COSTS, Constraints, Dual
 from exarl.agents.device_replay import Store
 from exarl.agents.engine import Engine
 from exarl.agents.normalizers import Normalizers
 from exarl.agents.offpolicy import OffPolicyConfig, beta_after
 from exarl.agents.optimizers import follows_run
-from exarl.agents.policy import acting_with, by_part, forward, recalled
-from exarl.envs.device import DeviceEnvs, World
+from exarl.agents.policy import acting_in_training
+from exarl.comm.codec import MOST_TOLD
+from exarl.envs.device import DeviceEnvs, Outcome, Sums, World
 from exarl.learning.normalise import Moments
 from exarl.types import Array, Memory, Metrics, Params, PyTree, Steps
 
-jax.tree_util.register_dataclass(Moments, ["count", "mean", "squares"], [])
+E = TypeVar("E", bound=PyTree)
 
 
 class Carry(NamedTuple):
@@ -46,6 +47,7 @@ class Carry(NamedTuple):
     window: Array  # returns and lengths of the last episodes, newest first; NaN: none yet
     key: Array
     lead: Steps | None = None  # the newest steps, with which the next block leads
+    dual: Dual | None = None  # of the constraints
 
 
 Rolling: TypeAlias = tuple[World, Memory, Array]
@@ -71,6 +73,7 @@ class IterationReport(NamedTuple):
     mean: Array  # over the window: return and length
     finite: Array  # whether all observations and rewards were
     sound: Array  # whether the policy's weights are finite
+    info: Sums  # [<= 256, 5] of the newest of them, as in ``envs.device``
 
 
 @jax.tree_util.register_dataclass
@@ -97,21 +100,6 @@ class Trajectory:
 
     def next_observations(self) -> Array:
         return self.following
-
-
-class KeyedNoise:
-    """Random numbers for all environments, of one key."""
-
-    def __init__(self, key: Array, width: int) -> None:
-        self._key, self._width = key, width
-
-    def uniform(self, count: int) -> Array:
-        self._key, key = jax.random.split(self._key)
-        return jax.random.uniform(key, (self._width, count))
-
-    def normal(self, count: int) -> Array:
-        self._key, key = jax.random.split(self._key)
-        return jax.random.normal(key, (self._width, count))
 
 
 @dataclass(frozen=True)
@@ -152,7 +140,10 @@ class FusedProgram:
         """Before the first iteration; the networks begin with ``params``."""
         hyper, algorithm, normalizers = {**self.hyper, **swept}, self.algorithm, self._normalizers
         moments = jax.tree.map(jnp.float32, normalizers.first())
-        norm = normalizers.norm(np, normalizers.first())
+        norm, constraints = normalizers.norm(np, normalizers.first()), self._constraints
+        dual = jax.tree.map(jnp.float32, constraints.first) if constraints else None
+        if dual is not None:
+            norm |= constraints.norm(jnp, hyper, dual)
         begun, key = jax.random.split(jax.random.key(seed))
         carry = Carry(
             train=Engine(algorithm).init(hyper, params, norm),
@@ -165,6 +156,7 @@ class FusedProgram:
             returns=jnp.zeros(self.n_envs, jnp.float32),
             window=jnp.full((2, self.window), jnp.nan, jnp.float32),
             key=jax.random.key_data(key),
+            dual=dual,
         )
         block = jax.eval_shape(lambda: self._roll(hyper, carry, jnp.float32(0), key)[1])
         carry = carry._replace(
@@ -184,7 +176,7 @@ class FusedProgram:
         key = jax.random.wrap_key_data(jnp.asarray(carry.key))
         key, rolling, learning = jax.random.split(key, 3)
         carry, block, ends = self._roll(hyper, carry, steps, rolling)
-        carry = self._update_normalizers(carry, block)
+        carry, limited = self._update_norm(hyper, carry, block, ends.length)
         made = steps + block.steps
         state = carry.train
         if self.total_steps is not None and follows_run(algorithm.config, swept):
@@ -192,19 +184,23 @@ class FusedProgram:
         due = Learning(made, learns, updates, learning)
         train, replay, metrics = learn(Engine(algorithm), hyper, state, carry.replay, block, due)
         train = train._replace(progress=None)
-        fresh = newest(block.ended, ends, self.window)
+        fresh = newest(block.ended, (ends.total, ends.length), self.window)
+        told = newest(block.ended, ends.told or {}, min(self.window, MOST_TOLD))
         window = merged(fresh, carry.window)
         finite = jnp.isfinite(block.rewards).all()
+        if COSTS in block.recorded:
+            finite &= jnp.isfinite(block.recorded[COSTS]).all()
         if jnp.issubdtype(block.observations.dtype, jnp.floating):
             finite &= jnp.isfinite(block.following).all()
         acting = algorithm.acting_params(train.params, train.target)
         report = IterationReport(
-            {**metrics, **algorithm.schedules(jnp, hyper, made)},
+            {**metrics, **limited, **algorithm.schedules(jnp, hyper, made)},
             block.ended.sum(),
             *fresh,
             jnp.nanmean(window, 1),
             finite,
             jnp.stack([jnp.isfinite(a).all() for a in acting.values()]).all(),
+            told,
         )
         key = jax.random.key_data(key)
         return carry._replace(train=train, replay=replay, window=window, key=key), report
@@ -220,32 +216,37 @@ class FusedProgram:
     def _normalizers(self) -> Normalizers:
         return Normalizers.of(self.algorithm.config, self.algorithm.spec)
 
-    def _update_normalizers(self, carry: Carry, block: Trajectory) -> Carry:
-        normalizers = self._normalizers
-        if not normalizers.used:
-            return carry
-        sums = normalizers.sums(jnp, carry.moments, block)
-        moments = normalizers.after(jnp, carry.moments, sums)
-        train = carry.train._replace(norm=normalizers.norm(jnp, moments))
-        return carry._replace(train=train, moments=moments)
+    @property
+    def _constraints(self) -> Constraints:
+        return Constraints.of(self.algorithm.config)
 
-    def _acting(self, hyper: Hyper, train: TrainState, steps: Array) -> Acting:
-        algorithm = self.algorithm
-        now = algorithm.schedules(jnp, hyper, steps)
-        norm = {f"norm/{name}": train.norm[name] for name in ("mean", "std") if name in train.norm}
-        shown = algorithm.acting_params(train.params, train.target)
-        arrays = {**shown, **norm, **{f"now/{name}": value for name, value in now.items()}}
-        parts = by_part(algorithm.acts_with, arrays)
-        run = partial(forward, algorithm.networks, bool(recalled(algorithm)), jnp, parts)
-        return acting_with(jnp, run, parts)
+    def _update_norm(
+        self, hyper: Hyper, carry: Carry, block: Trajectory, lengths: Array
+    ) -> tuple[Carry, Metrics]:
+        """The carry whose normalisers and multipliers have seen a block, with ``lengths`` of episodes
+        at each of its steps; and the metrics of the constraints."""
+        normalizers, constraints = self._normalizers, self._constraints
+        if not (normalizers.used or constraints):
+            return carry, {}
+        if normalizers.used:
+            sums = normalizers.sums(jnp, carry.moments, block)
+            carry = carry._replace(moments=normalizers.after(jnp, carry.moments, sums))
+        norm, metrics = normalizers.norm(jnp, carry.moments), {}
+        if carry.dual is not None:
+            ended = constraints.sums(jnp, block.recorded[COSTS], block.ended, lengths)
+            dual = constraints.after(jnp, hyper, carry.dual, ended)
+            carry = carry._replace(dual=dual)
+            norm |= constraints.norm(jnp, hyper, dual)
+            metrics = constraints.metrics(jnp, hyper, dual, ended)
+        return carry._replace(train=carry.train._replace(norm=norm)), {**metrics}
 
     def _roll(
         self, hyper: Hyper, carry: Carry, steps: Array, key: Array
-    ) -> tuple[Carry, Trajectory, tuple[Array, Array]]:
-        """The carry after ``block_steps`` steps of all environments, their block, and at each step
-        the episode's return and length so far."""
+    ) -> tuple[Carry, Trajectory, Outcome]:
+        """The carry after ``block_steps`` steps of all environments, their block, and what each step
+        gave."""
         algorithm = self.algorithm
-        acting = self._acting(hyper, carry.train, steps)
+        acting = acting_in_training(jnp, algorithm, hyper, carry.train, steps)
         discount = hyper["gamma"] if algorithm.config.normalize_rewards else None
 
         def step(state: Rolling, key: Array) -> tuple[Rolling, PyTree]:
@@ -258,6 +259,8 @@ class FusedProgram:
             world, outcome = self.envs.step(world, actions, stepping)
             ended = outcome.terminated | outcome.truncated
             memory = {n: _zeroed(ended, a) for n, a in {**memory, **after}.items()}
+            if outcome.costs is not None:
+                recorded[COSTS] = outcome.costs
             if discount is not None:
                 returns = discount * returns + outcome.reward
                 recorded["discounted_return"] = returns
@@ -282,7 +285,7 @@ class FusedProgram:
         if carry.lead is not None:
             carry = carry._replace(lead=steps_of(jnp, block).newest(algorithm.lead_steps))
         carry = carry._replace(world=world, memory=memory, returns=returns)
-        return carry, block, (outcome.total, outcome.length)
+        return carry, block, outcome
 
 
 def with_replay(
@@ -332,16 +335,19 @@ def learn(
     return state, filled._replace(mass=mass, largest=largest), metrics
 
 
-def newest(ended: Array, ends: tuple[Array, Array], count: int) -> tuple[Array, Array]:
-    """Of arrays [T, B], what stands where episodes ended: the newest ``count``, newest first."""
+def newest(ended: Array, ends: E, count: int) -> E:
+    """Of arrays [T, B, ...], what stands where episodes ended: the newest ``count``, newest first; NaN
+    where there are fewer."""
     backwards = ended.reshape(-1)[::-1]
     count = min(count, backwards.size)
     places = jnp.nonzero(backwards, size=count, fill_value=-1)[0]
-    returns, lengths = (
-        jnp.where(places < 0, jnp.nan, array.reshape(-1)[::-1][places].astype(jnp.float32))
-        for array in ends
-    )
-    return returns, lengths
+
+    def at_places(array: Array) -> Array:
+        flat = array.reshape(-1, *array.shape[2:])[::-1][places].astype(jnp.float32)
+        return jnp.where(places.reshape(-1, *[1] * (flat.ndim - 1)) < 0, jnp.nan, flat)
+
+    found: E = jax.tree.map(at_places, ends)
+    return found
 
 
 def merged(fresh: tuple[Array, Array], window: Array) -> Array:

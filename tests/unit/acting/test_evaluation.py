@@ -38,10 +38,10 @@ def test_same_weights_same_episode() -> None:
 
 def test_every_state_is_shown() -> None:
     episode = make_episode(Counter(lengths=[3]))
-    shown: list[int] = []
+    shown: list[tuple[int, int]] = []
     agent = preferring(adapter_of(episode.env).spec, 0)
-    play(greedy(agent), episode, lambda env: shown.append(env._step))
-    assert shown == [0, 1, 2, 3]
+    play(greedy(agent), episode, lambda seen: shown.append((seen.length, seen.env._step)))
+    assert shown == [(0, 0), (1, 1), (2, 2), (3, 3)]
 
 
 def test_closing_an_evaluator_closes_its_environment() -> None:

@@ -23,6 +23,7 @@ QUICK: dict[str, Any] = {
 CASES: dict[str, tuple[type[Bandit], dict[str, Any]]] = {
     "PPO, factors": (Pair, {"agent": "PPO-v0", "epochs": 1}),
     "DQN": (Showing, {"agent": "DQN-v0", "learning_starts": 32, "n_step": 2, "dueling": True}),
+    "PQN": (Showing, {"agent": "PQN-v0", "epochs": 1, "epsilon_steps": 64}),
     "Random": (Pair, {"agent": "Random-v0"}),
 }
 

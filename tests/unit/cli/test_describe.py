@@ -168,6 +168,11 @@ def test_an_unknown_environment_is_bad_input(exarl: Any) -> None:
     exarl("check-env", "Fit-v9").refused("unknown environment 'Fit-v9'", "did you mean 'Fit-v0'")
 
 
+def test_a_path_instead_of_a_module_is_told_the_modules_name(exarl: Any) -> None:
+    told = "a module is named as for import, my.envs:Mine-v0"
+    exarl("check-env", "my/envs.py:Mine-v0").refused("'my/envs.py:Mine-v0'", told)
+
+
 @pytest.mark.parametrize("id", ["Ant-v5", "Ant-v2"])
 def test_an_environment_whose_package_is_missing_is_bad_input(exarl: Any, id: str) -> None:
     if gymnasium_can_make(id):

@@ -11,6 +11,9 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
+from PIL import Image
+
+from exarl.cli import film
 
 
 class Blind(gymnasium.Env[Any, Any]):
@@ -92,3 +95,20 @@ def test_what_is_no_picture_is_one_line(
     monkeypatch.setattr(Seeing, "picture", picture)
     exarl("evaluate", run, "--video", "a.gif").refused(words, "[height, width, 3]")
     assert not Path("a.gif").exists()
+
+
+def test_frames_are_enlarged_and_tell_step_and_return(
+    exarl: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    written = film.captioned
+    monkeypatch.setattr(
+        film, "captioned", lambda frame, text: (told.append(text), written(frame, text))[1]
+    )
+    exarl("evaluate", trained(exarl, "Seeing-v0"), "--episodes", "1", "--video", "a.gif")
+    assert told == [f"step {n}   return {n}" for n in range(4)]
+    with Image.open("a.gif") as picture:
+        assert picture.size[0] == 320  # 20 times 16
+        below = np.asarray(picture.convert("L"))[320:]
+    assert below.min() < 64  # dark letters
+    assert below.max() > 240  # on white

@@ -61,7 +61,7 @@ def test_help_on_training_is_short_and_has_every_parameter_of_the_run(exarl: Any
         assert f"  --{name} " in text
     assert "when to stop" in text
     assert "--epsilon_min" not in text
-    assert len(text.splitlines()) < 90
+    assert len(text.splitlines()) < 110
 
 
 def test_help_on_training_shows_the_chosen_components(exarl: Any) -> None:

@@ -199,6 +199,8 @@ def test_blocks_in_a_checkpoint_have_named_arrays() -> None:
     said = r"observations of a block is float32 \[3, 2, 3\], not float32 \[3, 2, 4\]"
     with pytest.raises(ValueError, match=said):
         BlockCodec(wide, codec.recorded).unpack(packed)
+    del packed["000000/simulations"]  # blocks of earlier versions did not count them
+    assert codec.unpack(packed)[0].simulations == 0
     del packed["000000/failures"]
     with pytest.raises(KeyError, match="failures"):
         codec.unpack(packed)

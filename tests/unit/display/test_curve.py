@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from exarl.display import curve
-from exarl.display.curve import column, draw_curve, thin
+from exarl.display.curve import column, draw_curve, evaluated_at, thin
 
 pytest.importorskip("matplotlib")
 pytestmark = pytest.mark.filterwarnings("error")  # matplotlib warns of empty or absurd axes
@@ -147,6 +147,16 @@ def test_odd_rows_are_drawn(
 ) -> None:
     countable = bool(np.isfinite(column(rows, "timesteps_total")).any())
     assert draw_curve(rows, tmp_path / "curve.png", "$\\frac{" * 40, target) == countable
+
+
+def test_evaluations_are_placed_on_another_axis_by_the_rows() -> None:
+    rows = [{"timesteps_total": 100 * i, "simulations_total": 3 * i} for i in (1, 2, 4)]
+    played = [{"timesteps_total": 150}, {"timesteps_total": 400}]
+    assert evaluated_at(played, rows, "steps").tolist() == [150, 400]
+    assert evaluated_at(played, rows, "simulations").tolist() == [4.5, 12]
+    assert np.isnan(
+        evaluated_at(played, rows, "core_hours")
+    ).all()  # an older run has no such column
 
 
 def test_column_takes_what_is_a_number() -> None:

@@ -127,6 +127,8 @@ def test_every_good_step_is_there_once_and_no_failed_one(
     expected = {e for e, _ in [*met, *here]}
     assert counted[FAILURES.index(WAYS[way])] == counted.sum() == len(expected)
     assert sum(block.restarts for block in blocks) == len(expected)
+    begun = blocks[-1].observations[-1, :, 1].sum() + 2
+    assert sum(block.simulations for block in blocks) == begun
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -198,6 +198,19 @@ def test_what_is_allowed_is_explored_evenly() -> None:
     np.testing.assert_allclose(np.bincount(drawn, minlength=5)[[1, 3, 4]], 10_000, rtol=0.04)
 
 
+def test_a_few_rows_explore_as_many_do() -> None:
+    rng = np.random.default_rng(5)
+    allowed = rng.random((3000, 5)) < 0.5
+    allowed[~allowed.any(1), 2] = True
+    uniform = np.where(rng.random(3000) < 0.1, 1 - 1e-16, rng.random(3000))
+    together = dist.uniform_among(np, allowed, uniform)
+    for few in (1, 3):
+        rows = zip(np.split(allowed, 3000 // few), np.split(uniform, 3000 // few), strict=True)
+        drawn = np.concatenate([dist.uniform_among(np, *pair) for pair in rows])
+        np.testing.assert_array_equal(drawn, together)
+        assert drawn.dtype == together.dtype
+
+
 def test_forbidden_actions_have_no_probability_and_no_gradient() -> None:
     logits, allowed = _masked(0)
 
@@ -220,3 +233,24 @@ def test_factors_of_different_sizes_are_independent_distributions() -> None:
         own = np.exp(dist.log_softmax(np, logits[:, first:last]))
         np.testing.assert_allclose(probabilities[:, factor, : last - first], own, rtol=1e-5)
         assert (probabilities[:, factor, last - first :] == 0).all()
+
+
+@both
+@seeds
+def test_the_projection_of_a_distribution_equals_rlax(xp: Any, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    support = np.linspace(-5, 5, 21, dtype=np.float32)
+    mass = rng.dirichlet(np.ones(21), size=8).astype(np.float32)
+    places = normal(seed, 8, 1, scale=2.0) + np.float32([[0.9], [0.0]] * 4) * support
+    found = np.asarray(dist.categorical_projection(xp, xp.asarray(places), mass, support))
+    theirs = jax.vmap(rlax.categorical_l2_project, (0, 0, None))
+    expected = theirs(jnp.array(places), jnp.array(mass), jnp.array(support))
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(found.sum(-1), 1, rtol=1e-5)
+
+
+def test_a_projection_keeps_the_mean_unless_it_is_cut_off() -> None:
+    support = np.linspace(-1, 1, 5)
+    found = dist.categorical_projection(np, np.array([[0.3], [7.0]]), np.ones((2, 1)), support)
+    np.testing.assert_allclose(found @ support, [0.3, 1.0])
+    np.testing.assert_allclose(found[1], [0, 0, 0, 0, 1])

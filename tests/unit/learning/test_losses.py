@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -55,6 +56,17 @@ def test_q_learning_equals_rlax(xp: Any, seed: int) -> None:
     expected = jax.vmap(rlax.q_learning)(*arguments, jnp.array(b["q_t_value"]))
     ours = td_errors(xp, {name: xp.asarray(array) for name, array in b.items()})
     np.testing.assert_allclose(ours, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("xp", [np, jnp], ids=["numpy", "jax"])
+def test_the_quantile_huber_loss_equals_rlax(xp: Any) -> None:
+    rng = np.random.default_rng(0)
+    quantiles, targets = (rng.normal(size=(32, n)).astype(np.float32) for n in (5, 7))
+    levels = jnp.tile((jnp.arange(5) + 0.5) / 5, (32, 1))
+    one = partial(rlax.quantile_regression_loss, huber_param=1.0)
+    expected = jax.vmap(one)(jnp.array(quantiles), levels, jnp.array(targets))
+    ours = losses.quantile_huber(xp, xp.asarray(quantiles), xp.asarray(targets))
+    np.testing.assert_allclose(ours, expected, rtol=1e-5)
 
 
 def test_a_discount_of_zero_ignores_the_next_value() -> None:

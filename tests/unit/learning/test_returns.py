@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import rlax
 
-from exarl.learning.returns import backward_sum, n_step_returns, vtrace
+from exarl.learning.returns import backward_sum, n_step_returns, q_lambda, vtrace
 
 GAMMA = 0.9
 
@@ -252,3 +252,37 @@ def test_vtrace_in_numpy_and_jax_agree_and_keep_float32() -> None:
     for got, other in zip(vtrace(np, **block, lambda_=0.9), there, strict=True):
         np.testing.assert_allclose(got, other, rtol=1e-5, atol=1e-5)
         assert got.dtype == other.dtype == np.float32
+
+
+def targets_by_definition(
+    values: np.ndarray,
+    reward: np.ndarray,
+    terminated: np.ndarray,
+    ended: np.ndarray,
+    lambda_: float,
+) -> np.ndarray:
+    """Backwards, step by step, in double precision."""
+    made = np.zeros(reward.shape)
+    for t, b in reversed([*np.ndindex(*reward.shape)]):
+        ahead = float(values[t, b])
+        if not ended[t, b] and t + 1 < len(reward):
+            ahead = (1 - lambda_) * ahead + lambda_ * made[t + 1, b]
+        made[t, b] = reward[t, b] + GAMMA * (not terminated[t, b]) * ahead
+    return made
+
+
+@pytest.mark.parametrize("lambda_", [0.0, 0.65, 1.0])
+@pytest.mark.parametrize("steps", [1, 13])
+def test_targets_of_q_lambda(lambda_: float, steps: int) -> None:
+    """Those of RLax where nothing is truncated, and of the definition anywhere."""
+    reward, terminated, truncated = random_block(steps, steps, 5)
+    values = np.random.default_rng(100).normal(size=reward.shape).astype(np.float32)
+    discounts = (GAMMA * (1.0 - terminated)).astype(np.float32)
+    for ended in (terminated, terminated | truncated):
+        expected = targets_by_definition(values, reward, terminated, ended, lambda_)
+        for xp in (np, jnp):
+            found = q_lambda(xp, values, reward, discounts, 1.0 * ended, lambda_)
+            np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    plain = q_lambda(np, values, reward, discounts, 1.0 * terminated, lambda_)
+    theirs = jax.vmap(partial(rlax.lambda_returns, lambda_=lambda_), 1, 1)
+    np.testing.assert_allclose(plain, theirs(reward, discounts, values), rtol=1e-4, atol=1e-5)

@@ -20,9 +20,17 @@ NOW = {
     "timesteps_total": 100,
     "episodes_total": 10,
     "time_total_s": 5.0,
+    "core_hours_total": 0.5,
     "episode_reward_mean": 7.0,
 }
-SUMMARY = {"timesteps_total": 100, "episodes_total": 10, "wall_s": 5.0, "last_reward_mean": 7.0}
+SUMMARY = {
+    "timesteps_total": 100,
+    "episodes_total": 10,
+    "wall_s": 5.0,
+    "core_hours_total": 0.5,
+    "last_reward_mean": 7.0,
+}
+MEASURED = {"time_total_s", "core_hours_total", "episode_reward_mean"}
 
 
 def test_every_stop_parameter_has_one_rule() -> None:
@@ -31,7 +39,7 @@ def test_every_stop_parameter_has_one_rule() -> None:
 
 
 def test_every_rule_compares_a_column_that_the_loop_knows() -> None:
-    for column in {rule.column for rule in RULES} - {"time_total_s", "episode_reward_mean"}:
+    for column in {rule.column for rule in RULES} - MEASURED:
         assert Counters().column(column) == 0
 
 
@@ -50,6 +58,8 @@ def test_every_rule_has_its_total_in_the_summary(tmp_path: Path) -> None:
         ({"total_steps": 100}, "total_steps"),
         ({"n_episodes": 10, "wall_time": 1.0}, "n_episodes"),
         ({"n_episodes": 11, "wall_time": 5.0}, "wall_time"),
+        ({"total_steps": 101, "core_hours": 0.5}, "core_hours"),
+        ({"core_hours": 0.51}, None),
         ({"total_steps": 101, "target_reward": 7.0}, "target_reward"),
         ({"target_reward": 7.5}, None),
     ],

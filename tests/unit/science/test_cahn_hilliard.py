@@ -195,9 +195,9 @@ def test_a_picture_shows_the_field_and_changes_with_it(make: Any) -> None:
     for _ in range(4):
         env.step(0)
     second = env.render()
-    assert first.shape == second.shape == (300, 900, 3)
+    assert first.shape == second.shape == (320, 1050, 3)
     assert first.dtype == np.uint8
-    assert all((first[:, part] != second[:, part]).any() for part in (slice(300), slice(600, 900)))
+    assert all((first[:, part] != second[:, part]).any() for part in (slice(350), slice(720, 1050)))
 
 
 @pytest.mark.parametrize(

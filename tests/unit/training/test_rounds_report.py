@@ -47,7 +47,8 @@ def test_a_report_is_of_its_block() -> None:
 
 
 def test_reports_add_up() -> None:
-    one = Report(1, 16, {"env_restarts": 2}, [1.0], [5], [0.5, 1.0, 2.0], [4], None, [[0, 1]], 3)
+    totals = dict.fromkeys(FROM_BLOCKS, 0) | {"env_restarts": 2}
+    one = Report(1, 16, totals, [1.0], [5], [0.5, 1.0, 2.0], [4], None, [[0, 1]], 3)
     other = Report(
         2, 20, {"env_restarts": 1}, [2.0, 3.0], [6, 7], [0.25], [0, 1], None, [[1, 2]], 4
     )

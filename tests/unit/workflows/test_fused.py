@@ -31,7 +31,7 @@ def train(**words: Any) -> Any:
 def fused(case: str, **others: Any) -> dict[str, Any]:
     """A run of 4 environments that stops after 240 steps."""
     words = parameters(case, total_steps=240, n_envs=4, updates_per_step=0.05, **others)
-    on_policy = words["agent"] in ("A2C-v0", "A3C-v0", "PPO-v0")
+    on_policy = words["agent"] in ("A2C-v0", "A3C-v0", "PPO-v0", "PQN-v0")
     words.pop("envs_per_actor")
     if words["env"] == "ExaMaskedCartPole-v0":
         words["env"] = "CartPole-v1"

@@ -47,6 +47,15 @@ class Stream:
             self.close()
             raise
 
+    def fileno(self) -> int:
+        """The socket's descriptor, to wait for what it ``awaits``."""
+        return self._peer.fileno()
+
+    @property
+    def awaits(self) -> int:
+        """The events of ``poll`` after which there is something to send or to take."""
+        return select.POLLIN | (select.POLLOUT if self._unsent else 0)
+
     def post(self, data: bytes) -> None:
         """Send a message without waiting, unless the other side has left very many unread."""
         while len(self._unsent) > _AHEAD:
@@ -91,7 +100,7 @@ class Stream:
             raise EOFError("the connection was closed")
         self._send()
         poll = select.poll()
-        poll.register(self._peer, select.POLLIN | (select.POLLOUT if self._unsent else 0))
+        poll.register(self._peer, self.awaits)
         left = None if deadline is None else max(0.0, deadline - time.monotonic())
         if not poll.poll(None if left is None else left * 1000):
             return False

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from gymnasium import spaces
 
-from exarl.envs.functional import Functions, integers, repeat, split
+from exarl.envs.functional import Functions, integers, number, repeat, split
 from exarl.science.booster import data as recorded
 from exarl.science.booster import kernel
 from exarl.science.booster.surrogate import Surrogate, load_surrogate, predict
@@ -235,11 +235,11 @@ class Booster(Functions):
         """``regulator_iminer`` is the error of the published regulator in this cycle."""
         return {
             **self.names,
-            "vimin": float(state.window[0, -1]),
-            "iminer": float(state.window[1, -1]),
-            "setting": float(state.surroundings[0]),
-            "integral": float(state.integral),
-            "regulator_iminer": float(kernel.error_signal(self.xp, state.reference[0])),
+            "vimin": number(self.xp, state.window[0, -1]),
+            "iminer": number(self.xp, state.window[1, -1]),
+            "setting": number(self.xp, state.surroundings[0]),
+            "integral": number(self.xp, state.integral),
+            "regulator_iminer": number(self.xp, kernel.error_signal(self.xp, state.reference[0])),
         }
 
     def picture(self, state: Cycle) -> np.ndarray:
@@ -247,7 +247,11 @@ class Booster(Functions):
         window = np.asarray(state.window)
         cycles = np.arange(window.shape[1]) + 1 - window.shape[1]
         figure = new_figure(6.4, 6.0)
-        shown = ((1, "B:IMINER"), (0, "B:VIMIN (A)"), (3, "I:IB (A)"))
+        shown = (
+            (1, "error\nB:IMINER (0.1 A)"),
+            (0, "reference current\nB:VIMIN (A)"),
+            (3, "Main Injector's current\nI:IB (A)"),
+        )
         for axes, (variable, name) in zip(figure.subplots(3, 1, sharex=True), shown, strict=True):
             axes.plot(cycles, window[variable], color="#1f5fa8", marker=".", markersize=3)
             axes.set(ylabel=name)
@@ -255,5 +259,5 @@ class Booster(Functions):
             if variable == 1:
                 axes.set_ylim(*np.array([-1.1, 1.1]) * max(0.5, np.abs(window[1]).max()))
                 axes.set_title(f"step {int(state.step)}, data: {self.names['data']}")
-        axes.set(xlabel="cycles of 15 Hz")
+        axes.set(xlabel="cycles of 15 Hz before now")
         return to_rgb(figure)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from gymnasium import spaces
 
-from exarl.envs.functional import Functions
+from exarl.envs.functional import Functions, number
 from exarl.science.cahn_hilliard.model import Model
 from exarl.science.cahn_hilliard.structure import ORDER, Structure
 from exarl.science.cahn_hilliard.task import Start, Target
@@ -113,11 +113,11 @@ class Assembly(Functions):
     def state_info(self, state: Morphology, params: None = None) -> dict[str, object]:
         """The control, the energy, the contrast, the order and the distance, as floats."""
         return {
-            self.recipe.name: float(state.control),
-            "energy": float(self.model.energy(self.xp, state.field, state.control)),
-            "distance": float(self.target.distance(self.xp, _structure(state))),
-            "contrast": float(state.contrast),
-            **dict(zip(self._names, map(float, state.order), strict=True)),
+            self.recipe.name: number(self.xp, state.control),
+            "energy": number(self.xp, self.model.energy(self.xp, state.field, state.control)),
+            "distance": number(self.xp, self.target.distance(self.xp, _structure(state))),
+            "contrast": number(self.xp, state.contrast),
+            **dict(zip(self._names, (number(self.xp, part) for part in state.order), strict=True)),
         }
 
     def picture(self, state: Morphology) -> np.ndarray:

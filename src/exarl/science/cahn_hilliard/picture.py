@@ -23,7 +23,7 @@ def draw(
     recipe: Recipe,
 ) -> np.ndarray:
     """Field, spectrum and path of the control side by side, [height, width, 3] bytes."""
-    figure = new_figure(9, 3)
+    figure = new_figure(10.5, 3.2)
     left, middle, right = figure.subplots(1, 3)
     _show(left, field)
     middle.plot(np.arange(1, len(spectrum) + 1), spectrum, label="now")
@@ -33,7 +33,7 @@ def draw(
     middle.set(xlabel="wave number (modes of the box)", ylabel="spectrum", ylim=(0, None))
     right.plot(path, drawstyle="steps-pre")
     margin = 0.03 * (limits[1] - limits[0])
-    right.set(xlabel="step", ylabel=recipe.name, xlim=(0, recipe.steps))
+    right.set(xlabel="step", ylabel=f"{recipe.name} (reduced units)", xlim=(0, recipe.steps))
     right.set_ylim(limits[0] - margin, limits[1] + margin)
     return to_rgb(figure)
 
@@ -43,6 +43,10 @@ def _show(axes: Axes, field: np.ndarray) -> None:
     if field.ndim == 3:
         gap = np.full((1, field.shape[2]), np.nan)
         field = np.concatenate([field[len(field) // 2], gap, field[:, field.shape[1] // 2]])
-    axes.imshow(field, cmap="RdBu_r", vmin=-1, vmax=1, origin="lower")
-    axes.set_xticks([])
-    axes.set_yticks([])
+        axes.set(yticks=[], ylabel="middle layer, vertical section")
+    else:
+        axes.set_ylabel("y (grid points)")
+    axes.set(xlabel="x (grid points)", title="composition m")
+    image = axes.imshow(field, cmap="RdBu_r", vmin=-1, vmax=1, origin="lower")
+    assert axes.figure is not None
+    axes.figure.colorbar(image, ax=axes, ticks=[-1, 0, 1], shrink=0.9)

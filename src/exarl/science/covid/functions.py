@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from gymnasium import spaces
 
-from exarl.envs.functional import Functions, normal, split, uniform
+from exarl.envs.functional import Functions, normal, number, split, uniform
 from exarl.science.covid import kernel
 from exarl.science.figure import new_figure, to_rgb
 from exarl.types import Action, Array, Namespace, Rng
@@ -200,16 +200,16 @@ class Covid(Functions):
         critical, other = kernel.occupancy(counts)
         dead = self.kernels.shares[kernel.EVENTS.index("dead")] * kernel.AGES / self.ifr
         return {
-            "day": float(state.day),
-            "mitigation": float(state.measures[-1]),
-            "susceptible": float(state.susceptible),
-            "infected": float(self.population - state.susceptible),
-            "admitted": float(counts["admitted"]),
-            "icu_admitted": float(counts["icu"]),
-            "critical": float(critical),
-            "hospitalised": float(critical + other),
-            "dead": float(counts["dead"]),
-            "dead_by_age": np.asarray(dead * counts["dead"]),
+            "day": number(self.xp, state.day),
+            "mitigation": number(self.xp, state.measures[-1]),
+            "susceptible": number(self.xp, state.susceptible),
+            "infected": number(self.xp, self.population - state.susceptible),
+            "admitted": number(self.xp, counts["admitted"]),
+            "icu_admitted": number(self.xp, counts["icu"]),
+            "critical": number(self.xp, critical),
+            "hospitalised": number(self.xp, critical + other),
+            "dead": number(self.xp, counts["dead"]),
+            "dead_by_age": self.xp.asarray(dead * counts["dead"]),
         }
 
     def picture(self, state: Epidemic) -> np.ndarray:
@@ -224,10 +224,16 @@ class Covid(Functions):
         upper.semilogy(days, np.maximum(new * per_day, 1e-1), color="#1f5fa8")
         upper.set(ylabel="infections per day", ylim=(1, None), title=f"day {float(state.day):.0f}")
         middle.plot(float(state.day) + np.arange(len(beds)) + 1 - len(beds), beds, color="#c8641e")
-        middle.axhline(self.icu_capacity, color="#333333", linestyle="--", linewidth=1)
-        middle.set(ylabel="intensive care beds", ylim=(0, 1.2 * max(self.icu_capacity, beds.max())))
+        middle.axhline(
+            self.icu_capacity, color="#333333", linestyle="--", linewidth=1, label="capacity"
+        )
+        middle.legend(loc="upper left")
+        middle.set(
+            ylabel="beds of intensive care\nin use",
+            ylim=(0, 1.2 * max(self.icu_capacity, beds.max())),
+        )
         lower.step([*weeks, float(state.day)], [*state.measures, state.measures[-1]], where="post")
-        lower.set(ylabel="contact level M", xlabel="day of the year", ylim=(0, 1))
+        lower.set(ylabel="contact level M\n(1: as usual)", xlabel="day of the year", ylim=(0, 1))
         lower.set_xlim(max(days[0], 0.0), max(float(state.day), WEEK))
         return to_rgb(figure)
 

@@ -27,9 +27,11 @@ def draw(atoms: np.ndarray, energy: float, target: float | None) -> np.ndarray:
             page.scatter(x, y, size, colour, edgecolors="black", zorder=depth)
     reach = np.abs(seen[:, :, :2]).max() + 0.8
     page.set(xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal")
+    page.plot([-reach + 0.3, -reach + 1.3], [-reach + 0.3] * 2, color="black", lw=2)
+    page.text(-reach + 0.8, -reach + 0.4, "1 Å", ha="center", va="bottom")
     page.axis("off")
     known = "" if target is None else f" (lowest known {target:.2f})"
-    page.set_title(f"{energy:.2f} kJ/mol{known}")
+    page.set_title(f"energy {energy:.2f} kJ/mol{known}")
     return to_rgb(figure)
 
 
