@@ -129,8 +129,7 @@ class NetworkAgent(ExaAgent, Generic[C]):
         """What acting needs, of the learner's present state; later updates do not change it."""
         from exarl.agents import compiled
 
-        state = self._learning()
-        everything = self._acting(state.params, state.target)
+        everything = self._acting(self._learning().params, self._learning().target)
         return by_part(self.algorithm.acts_with, compiled.copied(everything))
 
     def exported(self) -> Policy:
@@ -141,8 +140,8 @@ class NetworkAgent(ExaAgent, Generic[C]):
         return self.policy.exported()
 
     def prepare(self, block: Block, spread: Spread | None = None) -> Block:
-        shares = spread is not None and self.algorithm.generates_in_group
-        generate = spread if shares and spread is not None else self.generate
+        alone = spread is None or not self.algorithm.generates_in_group
+        generate = self.generate if alone or spread is None else spread
         return with_generated(self.algorithm, self.hyper, block, generate)
 
     def generate(self, rows: Arrays) -> Arrays:
@@ -164,15 +163,13 @@ class NetworkAgent(ExaAgent, Generic[C]):
         from exarl.agents.engine import Engine
 
         check_optimizer(self.config, self.total_steps)
-        team = self._team
-        self._rng = generator(self.seed, LEARNER, 1, team.index if team else 0)
+        self._rng = generator(self.seed, LEARNER, 1, self._team.index if self._team else 0)
         self._steps, self._updates_made, self._flat = 0, 0, None
         self._filled = self._whole_blocks  # whether there surely is something to learn from
         loaded = self._layout.unpack(self.policy.weights)
         params = {name: loaded.get(name, array) for name, array in self._first.items()}
         engine = Engine(self.algorithm)
-        norm = self._norm()
-        self.train_state = to_device(engine.init(self.hyper, params, norm))
+        self.train_state = to_device(engine.init(self.hyper, params, self._norm()))
         # The learner of a run sets ``compiling`` after this.
         observer = CompileObserver(lambda: self.compiling())  # noqa: PLW0108
         rows = None
@@ -183,9 +180,8 @@ class NetworkAgent(ExaAgent, Generic[C]):
                 self._moments = moments_with(self.prior, *see)
                 self._renew_norm()
         self.experience = self._make_experience(engine, observer, rows)
-        self._make_cloner = partial(
-            make_cloner, self.algorithm, self.hyper, rows, self.seed, observer
-        )
+        own = self.algorithm, self.hyper, rows, self.seed, observer
+        self._make_cloner = partial(make_cloner, *own)
         self._cloner: Cloner | None = None
 
     def _make_experience(
@@ -205,8 +201,8 @@ class NetworkAgent(ExaAgent, Generic[C]):
     def joins_blocks(self) -> bool:
         """Once updates are made: from then on their numbers add up. Not where multipliers take a step
         with each block, nor in a subclass with its own ``train``."""
-        kind = type(self)
-        own = (kind.train, kind.train_in_team) != (NetworkAgent.train, NetworkAgent.train_in_team)
+        kind, plain = type(self), NetworkAgent
+        own = (kind.train, kind.train_in_team) != (plain.train, plain.train_in_team)
         able = self.experience.joins_blocks and not self._constraints and not own
         return able and self._updates_made > 0
 
@@ -279,10 +275,8 @@ class NetworkAgent(ExaAgent, Generic[C]):
 
     def _norm(self) -> dict[str, Array]:
         """What updates do to observations, rewards and costs before they learn from them."""
-        norm = self._normalizers.norm(np, self._moments)
-        if self._constraints:
-            norm |= self._constraints.norm(np, self.hyper, self._dual)
-        return norm
+        own = self._constraints.norm(np, self.hyper, self._dual) if self._constraints else {}
+        return {**self._normalizers.norm(np, self._moments), **own}
 
     def ended_schedules(self, steps: int, updates: int) -> Mapping[str, str]:
         run = self.total_steps, self.swept, steps, updates

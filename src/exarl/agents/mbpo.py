@@ -50,7 +50,7 @@ class MBPOConfig(SACConfig):
 
     base: str = param("SAC-v0", "agent whose algorithm learns the policy")
     base_parameters: tuple[str, ...] = param(
-        (), "parameters of that agent that this one does not have, as in 'policy_delay=2'"
+        (), "parameters of that agent that are not of the model, as in 'policy_delay=2'"
     )
     updates_per_step: float = param(
         20.0,
@@ -110,9 +110,15 @@ def base_of(config: MBPOConfig) -> type[NetworkAgent[Any]]:
 
 
 def config_of_base(config: MBPOConfig, kind: type[OffPolicyConfig]) -> OffPolicyConfig:
-    """The parameters of the base: those that it shares with MBPO, and ``base_parameters``."""
-    own, schema = {f.name for f in fields(MBPOConfig)}, schema_of(kind)
-    values: dict[str, object] = {name: getattr(config, name) for name in schema if name in own}
+    """The parameters of the base: those of MBPO that it has too, except SAC's where they were left as
+    they are, and ``base_parameters``."""
+    own, schema = MBPOConfig.__annotations__, schema_of(kind)
+    values: dict[str, object] = {
+        field.name: getattr(config, field.name)
+        for field in fields(MBPOConfig)
+        if field.name in schema
+        and (field.name in own or getattr(config, field.name) != field.default)
+    }
     for text in config.base_parameters:
         name, _, value = text.partition("=")
         if name not in schema:

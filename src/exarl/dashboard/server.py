@@ -18,9 +18,9 @@ from urllib.parse import parse_qs, urlsplit
 from exarl.dashboard.control import stop
 from exarl.dashboard.ranks import read_log
 from exarl.dashboard.runs import MOST_COMPARED, RunViews
+from exarl.display.curve import AXES
 from exarl.errors import ConfigError
 from exarl.records.directory import reason
-from exarl.report.figures import AXES
 from exarl.report.page import plotly_script
 from exarl.report.style import CSS, DARK
 

@@ -32,14 +32,14 @@ _UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 
 @dataclass(frozen=True)
-class Limit:
+class RecordLimit:
     """The most that is kept, in one of two units; without both, everything."""
 
     bytes: int | None = None
     episodes: int | None = None
 
     @classmethod
-    def read(cls, text: str | None) -> Limit:
+    def read(cls, text: str | None) -> RecordLimit:
         """That of ``"2GB"`` or ``"500 episodes"``. ConfigError for anything else."""
         if text is None:
             return cls()
@@ -74,7 +74,7 @@ class RecordedPart:
 class Recorder:
     """Owns the folder with the episodes of a run. ``add`` is called with each block that is trained."""
 
-    def __init__(self, folder: Path, form: Form, limit: Limit = Limit()) -> None:  # noqa: B008 - frozen
+    def __init__(self, folder: Path, form: Form, limit: RecordLimit = RecordLimit()) -> None:  # noqa: B008 - frozen
         self._h5py = hdf5()
         self.folder, self._form, self._limit = folder, form, limit
         self._begun: dict[int, list[Arrays]] = {}  # by environment, pieces of unfinished episodes

@@ -10,7 +10,7 @@ import numpy as np
 from exarl.config import Configuration, LearnerConfig
 from exarl.data.episodes import SpaceForm
 from exarl.data.minari import hdf5
-from exarl.data.recorder import Form, Limit, Recorder
+from exarl.data.recorder import Form, Recorder, RecordLimit
 from exarl.envs.base import Space
 from exarl.envs.space_json import space_from_json, space_to_json
 from exarl.envs.spaces import SpaceAdapter
@@ -25,7 +25,7 @@ from exarl.types import ArraySpec, EnvSpec
 
 def check_recording(learner: LearnerConfig) -> None:
     """ConfigError where a run cannot record its episodes."""
-    Limit.read(learner.record_limit)
+    RecordLimit.read(learner.record_limit)
     if not learner.record:
         if learner.record_limit is not None:
             raise ConfigError("record_limit needs record")
@@ -47,7 +47,9 @@ def build_recording(
     if not learner.record:
         return EpisodeRecording(None, clock)
     form = form_of(configuration, spec)
-    recording = EpisodeRecording(Recorder(run.data, form, Limit.read(learner.record_limit)), clock)
+    recording = EpisodeRecording(
+        Recorder(run.data, form, RecordLimit.read(learner.record_limit)), clock
+    )
     if fresh:
         recording.begin()
     return recording

@@ -43,14 +43,14 @@ VARIANTS: dict[str, dict[str, Any]] = {
 def spied_batches(agent: Any) -> list[Arrays]:
     """Every minibatch the agent will draw, one by one."""
     drawn: list[Arrays] = []
-    sample = agent.experience.replay.sample
+    sample = agent.experience.sample
 
-    def spy(rng: np.random.Generator, updates: int, size: int) -> Arrays:
-        stacked: Arrays = sample(rng, updates, size)
+    def spy(updates: int, made: int) -> Arrays:
+        stacked: Arrays = sample(updates, made)
         drawn.extend({n: a[i] for n, a in stacked.items()} for i in range(updates))
         return stacked
 
-    agent.experience.replay.sample = spy
+    agent.experience.sample = spy
     return drawn
 
 
@@ -167,7 +167,7 @@ def test_one_compiled_call_equals_updates_one_at_a_time() -> None:
     assert len(drawn) == 12
     for batch in drawn:
         one = {name: array[None] for name, array in batch.items()}
-        other.experience.replay.sample = lambda *_, one=one: one
+        other.experience.sample = lambda *_, one=one: one
         assert other.train(blocks(1)[0])["updates"] == 1
     for array, again in zip(
         jax.tree.leaves(agent.train_state), jax.tree.leaves(other.train_state), strict=True

@@ -37,13 +37,13 @@ def make_team(size: int, every: int = 1, **parameters: Any) -> list[Any]:
 def spied(agent: Any) -> list[Arrays]:
     """The stacks of minibatches the agent draws."""
     drawn: list[Arrays] = []
-    sample = agent.experience.replay.sample
+    sample = agent.experience.sample
 
     def spy(*arguments: Any) -> Arrays:
         drawn.append(sample(*arguments))
         return drawn[-1]
 
-    agent.experience.replay.sample = spy
+    agent.experience.sample = spy
     return drawn
 
 
@@ -106,7 +106,7 @@ def test_what_one_learns_is_not_diluted_by_those_without_data(every: int) -> Non
     alone = make_agent(SPEC, learner=True, **PARAMETERS)
     drawn, block = spied(agents[0]), random_block(SPEC, 0, scale=3.0)
     train_together(agents, [block, None, None])
-    alone.experience.replay.sample = lambda *_: drawn[0]
+    alone.experience.sample = lambda *_: drawn[0]
     alone.train_in_team(block, 32)
     for name, array in parameters_of(alone).items():
         np.testing.assert_allclose(parameters_of(agents[2])[name], array, rtol=1e-5, atol=1e-6)
@@ -119,7 +119,7 @@ def test_states_are_averaged_every_so_many_updates_by_shares_of_a_batch() -> Non
     block = random_block(SPEC, 0, scale=3.0)
     train_together(agents, [block, random_block(SPEC, 1, scale=3.0)])
     for agent, stacks in zip(alone, drawn, strict=True):
-        agent.experience.replay.sample = lambda *_, stack=stacks[0]: stack
+        agent.experience.sample = lambda *_, stack=stacks[0]: stack
         agent.train_in_team(block, 32)
     assert_same_state(agents)
     one, other = (parameters_of(agent) for agent in alone)

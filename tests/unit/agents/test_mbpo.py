@@ -23,7 +23,7 @@ from exarl.types import ArraySpec, EnvSpec
         ({"base": "MBPO-v0"}, "single transitions"),
         ({"base": "TD3-v0", "base_parameters": ("policy_dely=2",)}, "did you mean 'policy_delay'"),
         ({"base": "TD3-v0", "base_parameters": ("policy_delay=no",)}, "policy_delay is int"),
-        ({"base_parameters": ("gamma=0.9",)}, "is a parameter of MBPO-v0"),
+        ({"base_parameters": ("updates_per_step=2",)}, "is a parameter of MBPO-v0"),
         ({"base": "DQN-v0"}, "needs discrete actions"),
         ({"n_step": 3}, "n_step cannot"),
         ({"priority_scale": 0.6}, "priority_scale cannot"),

@@ -13,6 +13,7 @@ from support.learning import continuous_spec, make_agent, random_block, through_
 from exarl import ExaLearner
 from exarl.agents.resets import resets_before
 from exarl.errors import ConfigError
+from exarl.learning.exploration import LEARNER, generator
 
 SPEC = continuous_spec((3,), 2)
 TWO = {"batch_size": 8, "learning_starts": 0, "updates_per_step": 1 / 8}
@@ -51,7 +52,7 @@ def test_all_begins_again_but_the_replay_and_the_counts() -> None:
     assert int(arrays["replay/size"]) == 80
     counts = {int(a) for n, a in arrays.items() if n.startswith("optimizer/") and "count" in n}
     assert counts == {2}
-    first = agent._first_again(3)
+    first = agent.algorithm.init(generator(agent.seed, LEARNER, 2, 3), agent.hyper)
     assert is_near(agent, first, "")
     assert not np.array_equal(first["q1/0/w"], agent._first["q1/0/w"])
 

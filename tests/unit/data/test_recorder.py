@@ -10,7 +10,7 @@ import pytest
 
 from exarl.agents.prior import episode_block
 from exarl.data import read
-from exarl.data.recorder import Form, Limit, Recorder
+from exarl.data.recorder import Form, Recorder, RecordLimit
 from exarl.errors import ConfigError
 from exarl.types import PLACE, Block, concatenate
 
@@ -19,7 +19,7 @@ FORM = Form("Some-v0", BOX, BOX, lambda actions: 2 * actions)
 
 
 def recorder(folder: Path, limit: str | None = None) -> Recorder:
-    return Recorder(folder, FORM, Limit.read(limit))
+    return Recorder(folder, FORM, RecordLimit.read(limit))
 
 
 def pieces(env: int, *lengths: int, block: int = 4) -> Iterator[Block]:
@@ -124,19 +124,19 @@ def test_the_oldest_go_beyond_the_limit_and_only_with_a_checkpoint(tmp_path: Pat
 @pytest.mark.parametrize(
     ("text", "limit"),
     [
-        ("2GB", Limit(bytes=2 * 10**9)),
-        ("1.5 kb", Limit(bytes=1500)),
-        ("20episodes", Limit(None, 20)),
+        ("2GB", RecordLimit(bytes=2 * 10**9)),
+        ("1.5 kb", RecordLimit(bytes=1500)),
+        ("20episodes", RecordLimit(None, 20)),
     ],
 )
-def test_limits_have_units(text: str, limit: Limit) -> None:
-    assert Limit.read(text) == limit
+def test_limits_have_units(text: str, limit: RecordLimit) -> None:
+    assert RecordLimit.read(text) == limit
 
 
 @pytest.mark.parametrize("text", ["20", "GB", "0.5 episodes", "-1MB", "3 apples"])
 def test_a_limit_without_a_unit_is_one_line(text: str) -> None:
     with pytest.raises(ConfigError, match="record_limit"):
-        Limit.read(text)
+        RecordLimit.read(text)
 
 
 def test_an_episode_block_ends_truncated_unless_it_terminated() -> None:
