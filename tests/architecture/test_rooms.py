@@ -58,6 +58,7 @@ PERMITS = {
     "scipy": Permit(("science", "sweep"), lazy=True),
     "h5py": Permit(("science", "data"), lazy=True),
     "rich": Permit(("display", "cli", "sweep"), lazy=True),
+    "IPython": Permit(("display/notebook.py",), lazy=True),
     "wandb": Permit(("records",), lazy=True),
     "mlflow": Permit(("records",), lazy=True),
     "tensorboard": Permit(("records",), lazy=True),

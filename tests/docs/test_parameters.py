@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from pathlib import Path
 
 from exarl import registry
-from exarl.config import LearnerConfig, Parameter, schema_of, type_name
+from exarl.cli.tables import markdown_table
+from exarl.config import LearnerConfig, schema_of
 from exarl.config.layers import FAMILIES
 
 PAGE = Path(__file__).parents[2] / "docs/configuration.md"
@@ -39,23 +39,10 @@ def with_tables(text: str) -> str:
     """The page with every table as the code has it now."""
     for name, config in COMPONENTS.items():
         pattern = re.escape(_TABLE).replace(r"\{\}", "{}").format(re.escape(name), "(?:.*?)")
-        fresh = _TABLE.format(name, table(config()))
+        fresh = _TABLE.format(name, markdown_table(schema_of(config())))
         text, count = re.subn(pattern, lambda _, fresh=fresh: fresh, text, flags=re.S)
         assert count == 1, f"{PAGE.name} has {count} tables of {name}"
     return text
-
-
-def table(component: type) -> str:
-    rows = [row(parameter) for parameter in schema_of(component).values()]
-    return "".join(["| parameter | type | default | meaning |\n|---|---|---|---|\n", *rows])
-
-
-def row(parameter: Parameter) -> str:
-    kind = type_name(parameter.type).replace("|", "\\|")
-    bounds = f" ({parameter.range()})" if parameter.range() else ""
-    default = json.dumps(parameter.default)
-    meaning = parameter.help.replace("|", "\\|")
-    return f"| `{parameter.name}` | {kind}{bounds} | `{default}` | {meaning} |\n"
 
 
 if __name__ == "__main__":

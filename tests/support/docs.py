@@ -9,6 +9,7 @@ Every command, in a ```` ```sh ```` block or after ``$``, is run or at least und
 before its block says:
 
     <!-- needs a cluster -->   or a network: what a test cannot have
+    <!-- needs Slurm -->       run by tests/slurm
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 ALL_PAGES = [*PAGES, *sorted(ROOT.glob("docs/*/*.md")), *sorted(ROOT.glob("examples/*/README.md"))]
-ELSEWHERE = ("needs a cluster", "needs LAMMPS")
+ELSEWHERE = ("needs a cluster", "needs LAMMPS", "needs Slurm")
 
 _BLOCK = re.compile(
     r"^(?:<!-- *(?P<mark>[^\n]*?) *-->\n)?```(?P<language>\w*)\n(?P<code>.*?)^```$", re.M | re.S

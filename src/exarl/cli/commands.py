@@ -166,6 +166,11 @@ COMMANDS: dict[str, Command] = {
         "exarl new env my_env",
         "new:new",
     ),
+    "docs": Command(
+        "where the documentation is",
+        "exarl docs [--open]",
+        "docs:docs",
+    ),
     "help": Command(
         "search commands and parameters",
         "exarl help WORD",

@@ -37,6 +37,12 @@ def grouped_table(schema: Schema, groups: Mapping[str, Sequence[str]]) -> str:
     return "\n".join(f"{heading}:\n{table}" for heading, table in parts.items() if table)
 
 
+def markdown_table(schema: Schema) -> str:
+    """Every parameter as a row of a table in Markdown."""
+    rows = "".join(_row(parameter) for parameter in schema.values())
+    return f"| parameter | type | default | meaning |\n|---|---|---|---|\n{rows}"
+
+
 def choices(parameter: Parameter) -> list[str]:
     """The possible values of the parameter; empty if its type does not list them."""
     kinds = typing.get_args(parameter.type) if _is_union(parameter.type) else [parameter.type]
@@ -60,6 +66,14 @@ def _entry(parameter: Parameter) -> str:
     head = textwrap.fill(head, _WIDTH, subsequent_indent=" " * 6, initial_indent="  ") + "\n"
     body = textwrap.fill(parameter.help, 92, initial_indent=" " * 6, subsequent_indent=" " * 6)
     return head + (f"{body}\n" if parameter.help else "")
+
+
+def _row(parameter: Parameter) -> str:
+    kind = type_name(parameter.type).replace("|", "\\|")
+    bounds = f" ({parameter.range()})" if parameter.range() else ""
+    default = "required" if parameter.required else f"`{shown(parameter.default)}`"
+    meaning = parameter.help.replace("|", "\\|")
+    return f"| `{parameter.name}` | {kind}{bounds} | {default} | {meaning} |\n"
 
 
 def _line(parameter: Parameter) -> str:

@@ -24,6 +24,7 @@ from exarl.config import (
     parse_flags,
     schema_of,
 )
+from exarl.display.closing import closing_rows
 from exarl.errors import DIVERGED, ConfigError
 
 if TYPE_CHECKING:
@@ -207,17 +208,10 @@ def finish(learner: ExaLearner) -> int:
 
 def closing_lines(summary: Mapping[str, Any], run: Path, window: int) -> str:
     """The summary that is printed at the end of a run."""
-    reward = summary["last_reward_mean"]
-    shown = "no finished episode" if reward is None else f"{reward:.2f}"
+    rows = closing_rows(summary, run, window)
     curve = run / "learning_curve.png"
-    return (
-        f"stopped by     {summary['reason']}\n"
-        f"reward         {shown} (mean of the last {min(window, summary['episodes_total'])} episodes)\n"
-        f"steps          {summary['timesteps_total']:,} in {summary['wall_s']:.1f} s"
-        f" ({summary['steps_per_s']:,.0f} steps/s, {summary['updates_per_s']:,.0f} updates/s)\n"
-        f"bound by       {summary['bound_by']}\n"
-        f"run directory  {run}\n" + (f"learning curve {curve}\n" if curve.is_file() else "")
-    )
+    rows |= {"learning curve": str(curve)} if curve.is_file() else {}
+    return "".join(f"{name:<15}{text}\n" for name, text in rows.items())
 
 
 def check_ranks(configuration: Configuration, procs: int) -> None:

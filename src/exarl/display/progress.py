@@ -9,6 +9,7 @@ import time
 from contextlib import suppress
 from typing import Protocol, TextIO
 
+from exarl.display.notebook import NotebookProgress, in_notebook
 from exarl.display.panel import panel, plain_line
 from exarl.display.terminal import columns, launcher_terminal
 from exarl.records.stops import Limits, Row
@@ -43,13 +44,16 @@ def make_progress(
 ) -> Progress:
     """Progress on ``stream``: as a panel if ``live``, otherwise as lines.
 
-    By default it is live on a terminal, also on the terminal of an MPI launcher that shows the stream.
+    By default it is live on a terminal, also on the terminal of an MPI launcher that shows the stream;
+    in a notebook it is a display of the notebook.
 
     ``limits`` has the stop rules' limits by parameter (``total_steps`` ...); None: not set. Lines are
     written at most every ``interval`` seconds. The live panel hides the cursor and redirects
     ``sys.stdout`` to above itself until ``close``.
     """
     device = None
+    if live is None and in_notebook():
+        return NotebookProgress(title, limits)
     if live is None:
         live = is_terminal(stream)
         if not live and _draws_panels(stream):

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from exarl.comm.waiting import wait_for
+from exarl.display.closing import closing_html
 from exarl.display.curve import draw_curve
 from exarl.display.progress import Progress
 from exarl.envs import group
@@ -64,6 +65,10 @@ class RunResult:
         """The rows of evaluations.csv, likewise; empty without ``eval_interval``."""
         rows = read_table(RunDirectory(self.run_dir).evaluations)
         return {name: np.array([row[name] for row in rows]) for name in (rows[0] if rows else ())}
+
+    def _repr_html_(self) -> str:
+        """The summary and the learning curve, for a notebook."""
+        return closing_html(self.summary, self.run_dir, RunDirectory(self.run_dir).curve)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +120,16 @@ def test_what_a_callback_raises_ends_the_run() -> None:
 
     with pytest.raises(ArithmeticError, match="mine"):
         train(env=Ramp, on_block=broken, run_dir="broken")
+
+
+def test_a_notebook_shows_summary_and_curve() -> None:
+    result = train(env=Ramp, run_dir="<mine>")
+    page = result._repr_html_()
+    picture = page.partition("data:image/png;base64,")[2].partition('"')[0]
+    assert base64.b64decode(picture) == (result.run_dir / "learning_curve.png").read_bytes()
+    assert "total_steps" in page and "10.00" in page and "&lt;mine&gt;" in page
+    (result.run_dir / "learning_curve.png").unlink()
+    assert "<img" not in result._repr_html_()
 
 
 def test_curve_and_evaluations() -> None:
