@@ -22,7 +22,7 @@ SITE = ROOT / "src" / "exarl" / "docs_site"
 PAGES = ("docs/**/*.md", "examples/**/*.md", "benchmarks/*.md", "CONTRIBUTING.md", "CHANGELOG.md")
 
 NAVIGATION = {
-    "First run": "tutorials/cartpole python runs dashboard glossary",
+    "First run": "installing tutorials/cartpole python runs dashboard glossary",
     "My simulation": """extending tutorials/fortran external ../examples/external/README
         ../examples/client/README ../examples/lammps/README parallel-environments
         ../examples/c_environment/README guard data fewer-simulations model-based multi-agent""",
