@@ -181,12 +181,13 @@ def wrong_type(rng: random.Random) -> Case:
     while True:
         parameter = rng.choice(PARAMETERS)
         kinds = kinds_of(parameter) - {type(None)}
-        if len(kinds) == 1 and (kind := kinds.pop()) in pool:
+        words = tuple in kinds and "str" in str(parameter.type)  # any text is a list of words
+        if len(kinds) == 1 and not words and (kind := kinds.pop()) in pool:
             break
     value: Any = rng.choice(pool[kind])
     if in_file:
-        words, files = as_file(rng, {parameter.name: value})
-        return Case("wrong type", (*TRAIN, *words), files)
+        flags, files = as_file(rng, {parameter.name: value})
+        return Case("wrong type", (*TRAIN, *flags), files)
     return Case("wrong type", (*TRAIN, f"--{parameter.name}={value}"))
 
 

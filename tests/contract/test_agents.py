@@ -6,7 +6,7 @@ the value of an observation. An agent for any actions has a second case with con
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -235,19 +235,17 @@ LEARNING = [name for name, case in CASES.items() if case.learns]
 VALUING = [name for name in LEARNING if name not in ("A2C-v0 continuous", "PPO-v0 continuous")]
 """Their value networks see no actions, so that the discrete cases stand for both."""
 
-REPEATED = ("XQC-v0", "MBPO-v0 continuous")
+SLOW = ("MBPO-v0", "MBPO-v0 continuous", "XQC-v0", "SAC-v0 ensemble")
 """What they are made of, others have too, and compiling them takes a while."""
-SLOW = ("MBPO-v0 continuous",)
 
 
-def over(names: Iterable[str], slow: Sequence[str] = SLOW) -> pytest.MarkDecorator:
+def over(names: Iterable[str]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize(
-        "name", [pytest.param(n, marks=pytest.mark.slow if n in slow else ()) for n in names]
+        "name", [pytest.param(n, marks=pytest.mark.slow if n in SLOW else ()) for n in names]
     )
 
 
-learning, taught, every = over(LEARNING), over(LEARNING, REPEATED), over(CASES)
-valuing = over(VALUING, REPEATED)
+learning, valuing, every = over(LEARNING), over(VALUING), over(CASES)
 
 
 def id_of(name: str) -> str:
@@ -335,7 +333,7 @@ def test_training_reports_what_the_agent_declares(name: str) -> None:
     assert all(np.isfinite(value) for value in metrics.values())
 
 
-@taught
+@learning
 @pytest.mark.parametrize("seed", range(3))
 def test_learns_the_identity_in_seconds(name: str, seed: int) -> None:
     """The observation names the action that is rewarded: chance gets a quarter of the discrete

@@ -27,14 +27,15 @@ from exarl.run.configure import configure_again
 
 CASES = (
     *("DQN, discrete", "DQN, box", "TD3", "SAC, box", "SAC, discrete", "A2C, box", "PPO, box"),
-    *("SAC, ensemble", "TQC", "QRDQN", "CrossQ", "XQC", "PQN"),
+    *("QRDQN", "CrossQ", "PQN"),
+    *(pytest.param(case, marks=pytest.mark.slow) for case in ("SAC, ensemble", "TQC", "XQC")),
 )
 
 
 NORMED = ("DQN, discrete, layer_norm", "SAC, box, layer_norm")
 
 
-@pytest.fixture(params=CASES + NORMED)
+@pytest.fixture(params=(*CASES, *NORMED))
 def run(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     path = tmp_path / "run"
     case = request.param.removesuffix(", layer_norm")

@@ -97,6 +97,7 @@ def test_numbers_chosen_later_are_further_columns(tmp_path: Path) -> None:
     assert [row["info/energy_last"] != "" for row in rows] == [False] * 5 + [True] * 5
 
 
+@pytest.mark.slow
 def test_in_fused_they_are_the_same_columns_with_the_same_meaning(tmp_path: Path) -> None:
     limits = ["risk<=1.25", "mean(gain)>=0.9"]
     stop: dict[str, Any] = {"stop_when": "info/step_last>9", "reward_window": 20}

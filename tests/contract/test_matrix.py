@@ -36,6 +36,7 @@ def signal_at(count: int, patch: pytest.MonkeyPatch) -> None:
 
 REPEATED = (
     *("DQN, discrete", "A2C, discrete", "PPO, LSTM", "SAC, discrete", "PPO, box", "TQC", "MBPO"),
+    *("SAC, ensemble", "XQC"),
 )
 """What they are made of, others have too: DQN prioritised, A2C in a box, A3C and DQN with an LSTM; or
 they take long to compile."""

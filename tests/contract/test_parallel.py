@@ -48,7 +48,7 @@ def train(run_dir: Path, **others: Any) -> None:
         ("KeptRope-v0", "Random-v0"),
         ("Visitors-v0", "PPO-v0"),
         pytest.param("KeptVisitors-v0", "DQN-v0", marks=pytest.mark.slow),
-        ("Chase-v0", "A2C-v0"),
+        pytest.param("Chase-v0", "A2C-v0", marks=pytest.mark.slow),
     ],
 )
 def test_a_stopped_run_continues_bit_by_bit(id: str, agent: str, tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ def scrambled(block: Block) -> Block:
     ("agent", "parameters"),
     [
         slow("PPO-v0", {"epochs": 2}),
-        ("DQN-v0", {"n_step": 3, "learning_starts": 1, "batch_size": 8}),
+        slow("DQN-v0", {"n_step": 3, "learning_starts": 1, "batch_size": 8}),
         slow("A2C-v0", {"normalize_observations": True}),
         slow("A2C-v0", {"model_type": "LSTM", "share_network": True}),
         slow("SAC-v0", {"learning_starts": 1, "batch_size": 8, "updates_per_step": 0.1}),

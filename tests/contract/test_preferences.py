@@ -123,6 +123,7 @@ def test_a_part_of_that_name_is_refused() -> None:
         Weighted(Full(), (), preferences=True)
 
 
+@pytest.mark.slow
 def test_a_stopped_run_continues_with_the_weights_of_its_episodes(tmp_path: Path) -> None:
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     train(whole, checkpoint_interval=1e6)

@@ -198,7 +198,7 @@ def exarl(words: list[str], block: Snippet) -> None:
         for option in ("bind", "keys"):
             line.take(rest, option)
         env_parameters(rest[0], rest[1:])
-    elif name in ("surrogate", "actor", "relay", "dashboard"):  # -- begins another program
+    elif name in ("surrogate", "data", "actor", "relay", "dashboard"):  # -- begins another program
         known_options(words[: words.index("--")] if "--" in words else words, name)
     elif name == "slurm":
         command = [word for word in words if word != "--submit"]

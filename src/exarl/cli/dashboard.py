@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
 import sys
 import threading
 import webbrowser
+from collections.abc import Iterator
 from pathlib import Path
 
 from exarl.cli import words as line
@@ -40,7 +43,7 @@ def dashboard(words: list[str]) -> int:
 
     from exarl.dashboard.server import Dashboard
 
-    with Dashboard(folder, port, control=control) as server:
+    with Dashboard(folder, port, control=control) as server, ended_by_signals():
         sys.stdout.write(f"{server.address}\nCtrl-C ends the dashboard, not the runs\n")
         sys.stdout.flush()
         if not quiet:  # a browser of the terminal would wait for the page, and the page for us
@@ -50,3 +53,18 @@ def dashboard(words: list[str]) -> int:
         except KeyboardInterrupt:
             sys.stdout.write("\n")
     return 0
+
+
+@contextlib.contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """Ctrl-C and SIGTERM interrupt, also in a background job of a script, where Ctrl-C is ignored."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = {n: signal.signal(n, interrupt) for n in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

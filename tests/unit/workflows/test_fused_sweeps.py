@@ -40,7 +40,10 @@ NOISE = {
     "noise_end": (0.4, 0.0),
     "ou_theta": (0.2, 0.9),
 }
-UNUSED = {"constraint_rate", "priority_scale", "updates_per_step", "clip_rho", "clip_c"}
+UNUSED = {
+    *("constraint_rate", "constraint_damping", "priority_scale", "updates_per_step"),
+    *("clip_rho", "clip_c"),
+}
 """What the shape of the program depends on, and corrections of a lag that does not exist in it."""
 
 CASES: dict[str, tuple[dict[str, Any], dict[str, tuple[float, float]]]] = {
