@@ -36,7 +36,10 @@ from exarl.records.checkpoint import load_newest
 from exarl.records.metrics import read_rows
 
 EXARL = [sys.executable, "-m", "exarl"]
-TIMING = ("time_total_s", "steps_per_s", "updates_per_s")
+TIMING = (
+    *("time_total_s", "steps_per_s", "updates_per_s"),
+    *("core_hours_simulated", "core_hours_learner", "core_hours_total"),
+)
 PATIENCE_S = 300
 
 
@@ -74,7 +77,8 @@ def fingerprint(run: Path) -> dict[str, str]:
         for name, array in named.items()
     }
     numbers = checkpoint.numbers
-    numbers["counters"].pop("seconds")
+    for name in ("seconds", "simulated_core_s", "learner_core_s"):
+        numbers["counters"].pop(name)
     with (run / "progress.csv").open(encoding="utf-8", newline="") as file:
         table = [without_timing(row) for row in csv.DictReader(file)]
     rows = [without_timing(row) for row in read_rows(run / "result.jsonl")]

@@ -22,7 +22,10 @@ from exarl.types import EnvSpec
 SHORT = ("--seed", "5", "--total_steps", "640", "--block_steps", "16", "--envs_per_actor", "2")
 TRAIN = ("train", "--agent", AGENT, "--env", COUNTED, *SHORT)
 OFTEN = ("--checkpoint_interval", "0")
-MEASURED = ("time_total_s", "steps_per_s", "updates_per_s")
+MEASURED = (
+    *("time_total_s", "steps_per_s", "updates_per_s"),
+    *("core_hours_simulated", "core_hours_learner", "core_hours_total"),
+)
 
 
 def reference(folder: Path, name: str, *words: str) -> Path:
@@ -59,7 +62,8 @@ def fingerprint(run: Path) -> dict[str, str]:
         for name, array in named.items()
     }
     numbers = json.loads(json.dumps(checkpoint.numbers))
-    numbers["counters"].pop("seconds", None)
+    for name in ("seconds", "simulated_core_s", "learner_core_s"):
+        numbers["counters"].pop(name, None)
     for name, value in numbers.items():
         found[f"state.json/{name}"] = digest(json.dumps(value, sort_keys=True).encode())
     with (run / "progress.csv").open(encoding="utf-8", newline="") as file:

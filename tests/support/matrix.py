@@ -56,7 +56,7 @@ def parameters(case: str, **others: Any) -> dict[str, Any]:
     return {**fixed, **tuned_away, **size, **chosen, **others}
 
 
-LEARN_ALONE = ("MBPO",)
+LEARN_ALONE = ("MBPO", "Search")
 """These have one learner wherever others have several."""
 
 

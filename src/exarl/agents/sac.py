@@ -81,7 +81,7 @@ class SoftConfig(OffPolicyConfig):
         " step, as in 'mean(cost)<=0.1'",
     )
     constraint_rate: float = param(
-        0.5,
+        0.1,  # blocks are short, and each moves the multipliers
         "how far a constraint's multiplier moves in a block whose episodes are beyond by a limit",
         gt=0,
     )
