@@ -147,7 +147,7 @@ def test_the_best_within_the_limit_is_learned(agent: str, seed: int, tmp_path: P
         settings = {
             "agent": "SAC-v0",
             "block_steps": 64,
-            "total_steps": 8_000,
+            "total_steps": 14_000,
             "updates_per_step": 0.5,
         }
         settings |= {"alpha": 0.05, "learn_alpha": False}
