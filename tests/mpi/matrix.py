@@ -9,13 +9,13 @@ import sys
 from pathlib import Path
 
 from mpi4py import MPI
-from support.matrix import LEARN_ALONE, ON_RANKS, parameters
+from support.matrix import LEARN_ALONE, cases_of, parameters
 
 from exarl import ExaLearner
 
 if __name__ == "__main__":
     workflow, learners, folder = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
-    for case in ON_RANKS:
+    for case in cases_of(workflow):
         ExaLearner(
             MPI.COMM_WORLD,
             argv=[],

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.jobs import PYTHON, run, summary_of, under_mpi
-from support.matrix import ON_RANKS
+from support.matrix import cases_of
 
 BODY = Path(__file__).parent / "matrix.py"
 
@@ -26,7 +26,7 @@ def test_every_agent_trains(workflow: str, ranks: int, learners: int, tmp_path: 
         [str(BODY.parent.parent), os.environ.get("PYTHONPATH", "")]
     )
     run(under_mpi(ranks, [PYTHON, BODY, workflow, learners, tmp_path])).ok()
-    for case in ON_RANKS:
+    for case in cases_of(workflow):
         summary = summary_of(tmp_path / case)
         assert summary["reason"] == "total_steps", case
         assert summary["timesteps_total"] >= 200

@@ -42,6 +42,11 @@ ON_RANKS = tuple(case for case in CASES if case not in ON_ONE_RANK)
 rest."""
 
 
+def cases_of(workflow: str) -> tuple[str, ...]:
+    """Of these, the ones that ``workflow`` takes."""
+    return tuple(case for case in ON_RANKS if (workflow, case) != ("rma", "Search"))
+
+
 def parameters(case: str, **others: Any) -> dict[str, Any]:
     """The parameters of a run that stops after 200 steps."""
     chosen = CASES[case]

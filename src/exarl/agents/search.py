@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from exarl.agents.base import ExaAgent, MakeNetwork
-from exarl.config import param
+from exarl.config import LearnerConfig, param
 from exarl.errors import CheckpointError, ConfigError
 from exarl.learning.distributions import among
 from exarl.learning.exploration import Streams
@@ -81,6 +81,12 @@ class SearchAgent(ExaAgent):
         self._waiting: list[tuple[np.ndarray, float]] = []
         self._search_seed = seed
         self._search: Search | None = None  # on the learner
+
+    @classmethod
+    def check(cls, config: Any, run: LearnerConfig, *, learners: int, lags: bool) -> None:
+        if run.workflow == "rma":  # whose memory is laid out before there are points to propose
+            raise ConfigError("Search-v0 cannot be used in workflow 'rma': use async")
+        super().check(config, run, learners=learners, lags=lags)
 
     # -- acting -------------------------------------------------------------------------------------
 
