@@ -180,6 +180,8 @@ def exarl(words: list[str], block: Snippet) -> None:
     name, rest = words[0], list(words[1:])
     if line.wants_help(words):
         assert main(words) == 0
+    elif name == "train" and "--prior_data" in words:  # which an earlier line would have made
+        known_options(words, name)
     elif name == "train" and block.language == "" and not re.search(REFUSAL, block.code):
         assert main([*words, *SHORT]) == 0  # later lines look at what it left
     elif name == "train":
