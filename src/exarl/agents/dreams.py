@@ -141,7 +141,7 @@ class DreamSettings:
     real_ratio: float
     rollouts_per_step: int
     updates_due: Callable[[int, int], int]  # of the model: for a block's steps, of all made
-    horizon: Callable[[int], int]  # of rollouts, after so many environment steps
+    horizon: Callable[[int], int]  # of rollouts, after this number of environment steps
 
 
 class Dreams:

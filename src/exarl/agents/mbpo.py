@@ -167,7 +167,7 @@ def check_settings(config: MBPOConfig) -> None:
 
 
 def horizon_after(config: MBPOConfig, steps: int) -> int:
-    """The length of rollouts after so many environment steps."""
+    """The length of rollouts after this number of environment steps."""
     first, last = config.horizon, config.horizon_end or config.horizon
     return math.floor(first + (last - first) * min(1.0, steps / config.horizon_steps))
 

@@ -36,7 +36,7 @@ def check_networks(config: object, params: Params) -> None:
 
 
 def resets_before(interval: int, updates: int) -> int:
-    """How many resets come before the last of so many updates: one after each ``interval``."""
+    """How many resets come before the last of these updates: one after each ``interval``."""
     return max(updates - 1, 0) // interval
 
 

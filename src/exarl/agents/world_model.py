@@ -18,7 +18,7 @@ from exarl.networks.dynamics import Dynamics, Scales, chosen
 from exarl.types import Array, Arrays, Batch, Params, PyTree
 
 GROUP = 10
-"""One row of so many is held out."""
+"""One row of this many is held out."""
 TESTED = 512
 """Rows on which errors are measured."""
 BOUNDS = 0.01

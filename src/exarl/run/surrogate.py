@@ -129,7 +129,7 @@ def errors_by_horizon(
     made: LearnedEnv, held: Sequence[RecordedEpisode], horizon: int
 ) -> HorizonErrors:
     """Errors of the mean prediction with the actions that were recorded, from every state of episodes
-    that has so many steps after it; the horizon is not longer than the longest of them."""
+    that has this many steps after it; the horizon is not longer than the longest of them."""
     longest = max(len(e.rewards) for e in held)
     horizon, dynamics = min(horizon, longest), made.dynamics
     start = first_action(made.action)

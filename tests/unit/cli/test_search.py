@@ -121,7 +121,7 @@ def completed(script: Path, *words: str) -> set[str]:
     [
         (["tr"], {"train"}),
         ([""], set(COMMANDS)),
-        (["train", "--agent", "PP"], {"PPO-v0"}),
+        (["train", "--agent", "P"], {"PPO-v0", "PQN-v0"}),
         (["train", "--total_s"], {"--total_steps"}),
         (["train", "--epsilon_m"], {"--epsilon_min"}),
         (["train", "--env_isolation", ""], {"inline", "process"}),
